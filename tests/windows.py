@@ -1,0 +1,143 @@
+"""A wall of paper for tests of clients: code arrays in memory, the true law of the noise, and a record of what was asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpweave.privacy.window import Candidate, Columns, FloatArray, IntArray, NoisyMarginal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy.typing as npt
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One call of a verb."""
+
+    verb: str
+    cliques: tuple[Columns, ...]
+    rho: float
+
+
+class ArrayWindow:
+    """``Window`` over ``codes`` (one array per column, equally long), with discrete Gaussian and Gumbel noise.
+
+    ``l1`` and ``l2`` are the sensitivities of every marginal. ``asked`` lists the calls, ``spent`` adds their rho up in
+    the order of asking. ``rows`` is needed only where there are no columns.
+    """
+
+    def __init__(
+        self,
+        codes: Mapping[str, npt.ArrayLike],
+        shape: Mapping[str, int],
+        *,
+        l1: float = 1.0,
+        l2: float = 1.0,
+        seed: int | None = None,
+        rows: int | None = None,
+        name: str = "table",
+    ) -> None:
+        if set(codes) != set(shape):
+            raise ValueError(f"codes for {sorted(codes)}, shape for {sorted(shape)}")
+        self.codes: dict[str, IntArray] = {column: np.asarray(codes[column], dtype=np.int64) for column in shape}
+        for column, values in self.codes.items():
+            if values.size and not (values.min() >= 0 and values.max() < shape[column]):
+                raise ValueError(f"codes of {column} outside 0..{shape[column] - 1}")
+        lengths = {values.size for values in self.codes.values()} | ({rows} if rows is not None else set())
+        if len(lengths) > 1:
+            raise ValueError(f"columns of lengths {sorted(lengths)}")
+        self.size = lengths.pop() if lengths else 0
+        self.name = name
+        self.shape: Mapping[str, int] = dict(shape)
+        self.asked: list[Asked] = []
+        self._l1, self._l2 = l1, l2
+        self._random = np.random.default_rng(seed)
+        self._cache: dict[Columns, IntArray] = {}
+
+    @property
+    def spent(self) -> float:
+        return sum(call.rho for call in self.asked)
+
+    def l1(self, columns: Columns) -> float:
+        return self._l1
+
+    def l2(self, columns: Columns) -> float:
+        return self._l2
+
+    def exact(self, columns: Columns) -> IntArray:
+        """The true counts: for comparison in tests only."""
+        if columns not in self._cache:
+            dims = tuple(self.shape[column] for column in columns)
+            flat = np.zeros(self.size, dtype=np.int64)
+            for column, dim in zip(columns, dims, strict=True):
+                flat = flat * dim + self.codes[column]
+            counts = np.bincount(flat, minlength=int(np.prod(dims, dtype=np.int64))) if columns else np.array(self.size)
+            self._cache[columns] = counts.reshape(dims).astype(np.int64)
+        return self._cache[columns]
+
+    def measure(
+        self, cliques: Sequence[Columns], *, rho: float, weights: Sequence[float] | None = None
+    ) -> tuple[NoisyMarginal, ...]:
+        self._ask("measure", tuple(cliques), rho)
+        shares = np.ones(len(cliques)) if weights is None else np.asarray(weights, dtype=float)
+        if shares.shape != (len(cliques),) or not (shares > 0).all():
+            raise ValueError("weights must be positive, one per clique")
+        sigmas = self._l2 / np.sqrt(2 * rho * shares / shares.sum())
+        return tuple(
+            NoisyMarginal(c, self.exact(c) + discrete_gaussian(sigma, self.exact(c).shape, self._random), float(sigma))
+            for c, sigma in zip(cliques, sigmas, strict=True)
+        )
+
+    def select(self, candidates: Sequence[Candidate], *, rho: float, count: int = 1) -> tuple[int, ...]:
+        self._ask("select", tuple(c.columns for c in candidates), rho)
+        if not 1 <= count <= len(candidates):
+            raise ValueError(f"{count} of {len(candidates)} candidates")
+        weights = np.array([round(c.weight * 1024) / 1024 for c in candidates])
+        penalties = np.array([round(c.penalty * 1024) / 1024 for c in candidates])
+        scores = weights * np.array([self._distance(c) for c in candidates]) - penalties
+        scale = self._l1 * weights.max() / np.sqrt(2 * rho / count)
+        noisy = scores + self._random.gumbel(scale=scale, size=scores.size)
+        return tuple(int(i) for i in np.argsort(-noisy)[:count])
+
+    def _distance(self, candidate: Candidate) -> float:
+        truth = self.exact(candidate.columns)
+        prediction: FloatArray = np.asarray(candidate.prediction, dtype=float)
+        if prediction.shape != truth.shape:
+            raise ValueError(f"prediction of shape {prediction.shape} for {candidate.columns}")
+        if not np.isfinite(prediction).all():
+            raise ValueError(f"prediction for {candidate.columns} is not finite")
+        return float(np.abs(truth - np.rint(prediction)).sum())
+
+    def _ask(self, verb: str, cliques: tuple[Columns, ...], rho: float) -> None:
+        if not (np.isfinite(rho) and rho > 0):
+            raise ValueError(f"rho must be positive, got {rho}")
+        if not cliques:
+            raise ValueError("nothing asked")
+        for clique in cliques:
+            if len(set(clique)) != len(clique) or not set(clique) <= set(self.shape):
+                raise ValueError(f"{clique} are not distinct columns of {sorted(self.shape)}")
+        self.asked.append(Asked(verb, cliques, rho))
+
+
+def discrete_gaussian(sigma: float, shape: tuple[int, ...], random: np.random.Generator) -> IntArray:
+    """Draws with mass proportional to exp(-x²/2σ²) on the integers, by rejection from a discrete Laplace law.
+
+    Canonne, Kamath, Steinke 2020, algorithm 3, in floating point: good for tests, never for the wall.
+    """
+    size = int(np.prod(shape, dtype=np.int64))
+    scale = np.floor(sigma) + 1
+    kept: list[IntArray] = []
+    missing = size
+    while missing > 0:
+        draws = 2 * missing + 16
+        stop = -np.expm1(-1 / scale)
+        proposal = random.geometric(stop, draws) - random.geometric(stop, draws)
+        accept = np.exp(-((np.abs(proposal) - sigma**2 / scale) ** 2) / (2 * sigma**2))
+        kept.append(proposal[random.random(draws) < accept][:missing])
+        missing -= kept[-1].size
+    return np.concatenate(kept).reshape(shape) if size else np.zeros(shape, dtype=np.int64)
