@@ -1,0 +1,1 @@
+"""Clients of the wall that decide which synthetic rows belong together."""

@@ -1,0 +1,218 @@
+r"""Row types and the query operators, without ever writing down :math:`\hat{\mathbf{Q}}`.
+
+Rows with the same values in all columns that occur in the workloads are interchangeable: the objective of
+`eq::relaxed_opt` and its constraints do not change when two such rows are swapped, gradients agree on them, and so do
+projections. Starting from a point that agrees on them, every iterate does. So the problem **collapses exactly** onto
+pairs of row types, each standing for ``multiplicity`` pairs of rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpweave.errors import UsageError, nearest
+from dpweave.links.workload import Workload, cells
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from dpweave.privacy.window import Columns, FloatArray, IntArray
+
+_DENSE_WIDTH = 24
+"""A one-hot matrix with fewer cells per column set than this is faster through BLAS than as a sparse matrix."""
+
+
+@dataclass(frozen=True)
+class RowTypes:
+    """The rows of one side, with equal rows put together.
+
+    ``codes`` holds one row per type and one column per entry of ``columns``; ``of_row`` says which type a row has;
+    ``multiplicity`` how many rows a type has. Types come in the lexical order of their codes.
+    """
+
+    columns: Columns
+    shape: tuple[int, ...]
+    codes: IntArray
+    of_row: IntArray
+    multiplicity: IntArray
+
+    def __post_init__(self) -> None:
+        if self.codes.shape != (len(self.multiplicity), len(self.columns)) or len(self.shape) != len(self.columns):
+            raise UsageError(f"codes {self.codes.shape} do not fit {len(self.columns)} columns")
+
+    @classmethod
+    def of(
+        cls, codes: Mapping[str, IntArray], columns: Sequence[str], *, shape: Mapping[str, int], rows: int | None = None
+    ) -> RowTypes:
+        """Collapse rows that agree in ``columns``. ``rows`` is needed only where there are no columns at all.
+
+        >>> types = RowTypes.of({"a": np.array([1, 0, 1])}, ["a"], shape={"a": 2})
+        >>> types.codes.ravel(), types.of_row, types.multiplicity
+        (array([0, 1]), array([1, 0, 1]), array([1, 2]))
+        """
+        table, sizes = _stack(codes, columns, shape, rows)
+        order = np.lexsort(table.T[::-1]) if len(columns) else np.arange(len(table))
+        ordered = table[order]
+        fresh = np.ones(len(table), dtype=bool)
+        fresh[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+        of_row = np.empty(len(table), dtype=np.int64)
+        of_row[order] = np.cumsum(fresh) - 1
+        return cls(tuple(columns), sizes, ordered[fresh], of_row, np.bincount(of_row, minlength=int(fresh.sum())))
+
+    @classmethod
+    def each_row(
+        cls, codes: Mapping[str, IntArray], columns: Sequence[str], *, shape: Mapping[str, int], rows: int | None = None
+    ) -> RowTypes:
+        """Let every row be its own type: the uncollapsed problem, kept as an oracle."""
+        table, sizes = _stack(codes, columns, shape, rows)
+        return cls(tuple(columns), sizes, table, np.arange(len(table)), np.ones(len(table), dtype=np.int64))
+
+    @property
+    def count(self) -> int:
+        """Number of types."""
+        return len(self.multiplicity)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.of_row)
+
+    @cached_property
+    def members(self) -> tuple[IntArray, IntArray]:
+        """Rows grouped by type, and where each type's group starts (one entry more than there are types)."""
+        starts = np.zeros(self.count + 1, dtype=np.int64)
+        np.cumsum(self.multiplicity, out=starts[1:])
+        return np.argsort(self.of_row, kind="stable"), starts
+
+    def cells(self, columns: Columns) -> tuple[IntArray, int]:
+        """Position of each type among all combinations of values of ``columns``, and how many those are."""
+        at = {c: self.codes[:, i] for i, c in enumerate(self.columns)}
+        sizes = dict(zip(self.columns, self.shape, strict=True))
+        width = int(np.prod([sizes[c] for c in columns], dtype=np.int64))
+        return cells(at, columns, sizes, rows=self.count), width
+
+
+def _stack(
+    codes: Mapping[str, IntArray], columns: Sequence[str], shape: Mapping[str, int], rows: int | None
+) -> tuple[IntArray, tuple[int, ...]]:
+    for column in columns:
+        if column not in codes:
+            raise UsageError(f"no column {column!r}; {nearest(column, codes)}")
+    if rows is None:
+        rows = len(next(iter(codes.values()))) if codes else 0
+    table = np.empty((rows, len(columns)), dtype=np.int64)
+    for i, column in enumerate(columns):
+        table[:, i] = codes[column]
+    sizes = tuple(int(shape[c]) for c in columns)
+    if table.size and ((table < 0).any() or (table >= np.array(sizes)).any()):
+        raise UsageError("a code lies outside its column's domain")
+    return table, sizes
+
+
+class LinkOperator:
+    r"""The queries of ``workloads`` as linear maps between pairs of row types and answers.
+
+    For workload w with cells :math:`u_i` of left types and :math:`v_j` of right types, :math:`(\hat{\mathbf Q} b)_w` is
+    the histogram of b over :math:`(u_i, v_j)` and :math:`(\hat{\mathbf Q}^T r)_{ij} = \sum_w r_w[u_i, v_j]`.
+
+    All answers live in **one** matrix with a block row per distinct left column set and a block column per distinct
+    right one, so that :math:`\hat{\mathbf Q} b` is two matrix products :math:`U^T M V` with one-hot U and V; blocks
+    that belong to no workload are zero. ``blocks[w]`` cuts the answers of w out of it.
+
+    ``multiplicity`` is the number of pairs of rows that a pair of types stands for. It is the product of the two
+    multiplicities, less the pairs that may not be linked (a row with itself).
+    """
+
+    def __init__(
+        self, left: RowTypes, right: RowTypes, workloads: Sequence[Workload], *, multiplicity: FloatArray | None = None
+    ) -> None:
+        self.left = left
+        self.right = right
+        self.workloads = tuple(workloads)
+        if multiplicity is None:
+            multiplicity = np.multiply.outer(left.multiplicity, right.multiplicity).astype(np.float64)
+        if multiplicity.shape != (left.count, right.count):
+            raise UsageError(f"multiplicity {multiplicity.shape} for {left.count} × {right.count} types")
+        self.multiplicity = multiplicity
+        self._u, rows = _one_hot(left, dict.fromkeys(w.left for w in self.workloads))
+        self._v, others = _one_hot(right, dict.fromkeys(w.right for w in self.workloads))
+        self.blocks: dict[Workload, tuple[slice, slice]] = {w: (rows[w.left], others[w.right]) for w in self.workloads}
+        self.mask = np.zeros((self._u.shape[1], self._v.shape[1]))
+        for block in self.blocks.values():
+            self.mask[block] = 1.0
+        # The product that contracts the larger type axis with the narrower one-hot matrix first does less work.
+        narrow_right = left.count * self._v.shape[1] <= right.count * self._u.shape[1]
+        self._right_first = narrow_right
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Left and right number of types: the shape of ``b``."""
+        return self.left.count, self.right.count
+
+    def histogram(self, mass: FloatArray) -> FloatArray:
+        """Answers of a total ``mass`` per pair of types."""
+        full = self._u.T @ (mass @ self._v) if self._right_first else (self._u.T @ mass) @ self._v
+        return np.asarray(full) * self.mask
+
+    def apply(self, b: FloatArray) -> FloatArray:
+        r""":math:`\hat{\mathbf Q} b` where each pair of rows of a pair of types has the value ``b``."""
+        return self.histogram(b * self.multiplicity)
+
+    def adjoint(self, r: FloatArray) -> FloatArray:
+        r""":math:`\hat{\mathbf Q}^T r`, one value per pair of types, shared by all its pairs of rows.
+
+        It is the adjoint of :meth:`apply` for the inner product that weighs pairs of types by ``multiplicity``.
+        """
+        r = r * self.mask
+        if self._right_first:
+            return np.asarray((self._u @ r) @ self._v.T)
+        return np.asarray(self._u @ (r @ self._v.T))
+
+    def stack(self, answers: Mapping[Workload, Any]) -> FloatArray:
+        """Put one array per workload, of any shape with the right number of cells, into the matrix of answers."""
+        stacked = np.zeros_like(self.mask)
+        for workload, values in answers.items():
+            block = self.blocks[workload]
+            stacked[block] = np.asarray(values, dtype=np.float64).reshape(stacked[block].shape)
+        return stacked
+
+    def unstack(self, stacked: FloatArray) -> dict[Workload, FloatArray]:
+        """Take the matrix of answers apart: one two-dimensional array (left cells × right cells) per workload."""
+        return {w: stacked[block] for w, block in self.blocks.items()}
+
+    def explicit(self) -> Any:
+        r""":math:`\hat{\mathbf Q}` as a sparse matrix over pairs of types: an oracle for tests and benchmarks."""
+        from scipy import sparse
+
+        parts = []
+        for workload in self.workloads:
+            u, height = self.left.cells(workload.left)
+            v, width = self.right.cells(workload.right)
+            cell = (u[:, None] * width + v[None, :]).ravel()
+            data = self.multiplicity.ravel()
+            parts.append(sparse.csr_array((data, (cell, np.arange(len(cell)))), shape=(height * width, len(cell))))
+        return sparse.vstack(parts, format="csr")
+
+
+def _one_hot(types: RowTypes, sets: Mapping[Columns, None]) -> tuple[Any, dict[Columns, slice]]:
+    """One block of columns per column set, with a 1 where a type has that combination of values."""
+    where: dict[Columns, slice] = {}
+    hot, width = [], 0
+    for columns in sets:
+        at, size = types.cells(columns)
+        where[columns] = slice(width, width + size)
+        hot.append(at + width)
+        width += size
+    rows = np.tile(np.arange(types.count), len(hot))
+    at = np.concatenate(hot) if hot else np.zeros(0, dtype=np.int64)
+    if width <= _DENSE_WIDTH * max(len(hot), 1):
+        dense = np.zeros((types.count, width))
+        dense[rows, at] = 1.0
+        return dense, where
+    from scipy import sparse
+
+    return sparse.csr_array((np.ones(len(at)), (rows, at)), shape=(types.count, width)), where
