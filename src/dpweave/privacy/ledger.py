@@ -1,0 +1,322 @@
+r"""The durable record of what was spent, shared by every process that names the same file.
+
+One JSON object per line: ``n`` counts lines from 1, ``chain`` is the SHA-256 of the line before, then ``time``,
+``kind`` (``open``, ``charge`` or ``cap``), ``run``, ``database``, ``label``, ``rho`` and ``delta`` per protected table,
+and ``what``. Lines are only ever appended, under a lock (``<ledger>.lock``).
+
+Formal guarantees:
+  - ``charge`` returns after its line is on disk (fsync), and rows may be read only then. A crash before leaves at
+    most a torn last line without a newline: nothing was read, readers skip it and the next writer removes it.
+  - A charge that would pass the run's limit or the database's cap raises before anything is written. What other
+    processes appended is read under the same lock, so a race cannot overspend.
+  - A line that was edited, removed or inserted before the last one breaks the chain and stops all spending. Removing
+    lines from the end goes unnoticed unless a run is open that has seen them: the file guards against accidents, not
+    against its owner.
+  - Only public values are written, and credentials are cut out of anything that looks like a URL.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import threading
+import uuid
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import IO, TYPE_CHECKING
+
+from dpweave.errors import BudgetError, LedgerError, UsageError, nearest
+from dpweave.privacy.accounting import Budget, Cost, epsilon_of_rho, require_number, rho_of_epsilon, subtract
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+TEXTS = ("time", "kind", "run", "database", "label")
+OBJECTS = ("rho", "delta", "what")
+LOCK_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of a ledger; ``kind`` is ``open``, ``charge`` or ``cap``, and only charges have a cost."""
+
+    n: int
+    time: str
+    kind: str
+    run: str
+    database: str
+    label: str
+    cost: Cost
+    what: Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Cap:
+    """The most that all runs together may spend on one database: (ε, δ) for each protected table."""
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        require_number("epsilon of the cap", self.epsilon, low=0, high=1e6)
+        require_number("delta of the cap", self.delta, low=0, high=1)
+
+    def allows(self, total: Cost, table: str) -> bool:
+        """Whether ``total`` keeps (ε, δ) for ``table``: δ pays for the deltas first, the rest converts ρ."""
+        left = subtract(self.delta, total.delta.get(table, 0.0))
+        return left > 0 and epsilon_of_rho(total.rho.get(table, 0.0), delta=left) <= self.epsilon
+
+    def left(self, total: Cost, table: str) -> Budget:
+        """What ``table`` may still spend: so much δ, or so much ρ if it spends no further δ."""
+        delta = subtract(self.delta, total.delta.get(table, 0.0))
+        rho = rho_of_epsilon(self.epsilon, delta=delta) if delta > 0 else 0.0
+        return Budget(subtract(rho, total.rho.get(table, 0.0)), delta)
+
+
+class _Journal:
+    """The file (or the memory) behind a ledger: all lines read so far, and the totals they lead to."""
+
+    def __init__(self, path: Path | str | None) -> None:
+        self.path = None if path is None else Path(path)
+        self.entries: list[Entry] = []
+        self.runs: dict[str, Cost] = {}
+        self.databases: dict[str, Cost] = {}
+        self.caps: dict[str, Cap] = {}
+        self._size = 0
+        self._last = b""
+        self._memory = io.BytesIO()
+        self._mutex = threading.Lock()
+
+    @contextmanager
+    def locked(self) -> Iterator[IO[bytes]]:
+        """Hold the lock, take in what others appended, and remove a torn last line."""
+        if self.path is None:
+            with self._mutex:
+                yield self._memory
+            return
+        from filelock import FileLock, Timeout
+
+        try:
+            with FileLock(f"{self.path}.lock", timeout=LOCK_SECONDS), self._open(self.path) as file:
+                self.catch_up(file)
+                if file.tell() > self._size:
+                    file.truncate(self._size)
+                yield file
+        except Timeout:
+            raise self._trouble(f"another process has held its lock for {LOCK_SECONDS} s; wait for it") from None
+        except OSError as error:
+            raise self._trouble(f"{error.strerror}; name a file that can be written") from error
+
+    def catch_up(self, file: IO[bytes]) -> None:
+        """Take in every whole line after the last one known; a torn last line is left alone."""
+        file.seek(self._size - len(self._last))
+        if file.read(len(self._last)) != self._last:
+            raise self._trouble("lines that were already read from it are gone; restore it from a copy")
+        *lines, torn = file.read().split(b"\n")
+        for line in lines:
+            self._absorb(line + b"\n")
+        header, torn = self._header(), torn.rstrip(b"\0")
+        if not (torn.startswith(header) or header.startswith(torn)):
+            raise self._damaged("is not a ledger's")
+
+    def append(self, file: IO[bytes], *, cost: Cost, **content: object) -> None:
+        """Write one line and wait until it is on disk."""
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        try:
+            body = json.dumps({"time": now, "rho": {**cost.rho}, "delta": {**cost.delta}, **content}, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"a ledger holds plain JSON, but {error}; give strings and finite numbers") from None
+        line = self._header() + _scrub(body)[1:].encode() + b"\n"
+        file.seek(self._size)
+        file.write(line)
+        file.flush()
+        if self.path is not None:
+            os.fsync(file.fileno())
+        self._absorb(line)
+
+    def _open(self, path: Path) -> IO[bytes]:
+        if self._size or path.exists():
+            return path.open("r+b")
+        file = path.open("x+b")
+        if os.name == "posix":  # the name itself must survive a crash
+            directory = os.open(path.parent, os.O_RDONLY)
+            os.fsync(directory)
+            os.close(directory)
+        return file
+
+    def _header(self) -> bytes:
+        """Start of the only line that may come next."""
+        return f'{{"n": {len(self.entries) + 1}, "chain": "{hashlib.sha256(self._last).hexdigest()}", '.encode()
+
+    def _absorb(self, line: bytes) -> None:
+        if not line.startswith(self._header()):
+            raise self._damaged("does not continue the line before it")
+        try:
+            raw = json.loads(line)
+            texts = {key: raw.pop(key) for key in TEXTS}
+            cost, what = Cost(raw["rho"], raw["delta"]), raw["what"]
+            cap = Cap(what["epsilon"], what["delta"]) if texts["kind"] == "cap" else None
+            valid = raw.keys() == {"n", "chain", *OBJECTS} and texts["kind"] in ("open", "charge", "cap")
+            valid = valid and isinstance(what, dict) and all(isinstance(text, str) for text in texts.values())
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise self._damaged("is malformed") from error
+        if not valid:
+            raise self._damaged("has other fields than a ledger's")
+        entry = Entry(n=len(self.entries) + 1, cost=cost, what=what, **texts)
+        if cap is not None:
+            self.caps[entry.database] = cap
+        self.runs[entry.run] = self.runs.get(entry.run, Cost.zero()) + cost
+        self.databases[entry.database] = self.databases.get(entry.database, Cost.zero()) + cost
+        self.entries.append(entry)
+        self._size += len(line)
+        self._last = line
+
+    def _trouble(self, why: str) -> LedgerError:
+        return LedgerError(f"ledger {self.path} cannot be used: {why}")
+
+    def _damaged(self, why: str) -> LedgerError:
+        return self._trouble(f"line {len(self.entries) + 1} {why}; restore it from a copy or start a new one")
+
+
+@dataclass(frozen=True, eq=False)
+class Ledger:
+    """One run's account: every charge is checked, made durable, and only then allowed."""
+
+    database: str
+    limit: Budget
+    tables: tuple[str, ...]
+    label: str
+    _journal: _Journal = field(repr=False)
+    run: str = field(default_factory=lambda: str(uuid.uuid4()))
+
+    @classmethod
+    def open(
+        cls,
+        path: Path | str | None,
+        *,
+        database: str,
+        limit: Budget,
+        tables: Sequence[str],
+        label: str | None = None,
+        details: Mapping[str, object] = MappingProxyType({}),
+    ) -> Ledger:
+        """Begin a run on ``database`` whose ``tables`` may each spend ``limit``; ``path=None`` keeps it in memory.
+
+        Refused with ``BudgetError`` if the limit in full would pass the database's cap: a run that is stopped halfway
+        has spent for nothing.
+        """
+        ledger = cls(_scrub(database), limit, tuple(tables), label or "", _Journal(path))
+        everything = Cost(dict.fromkeys(tables, limit.rho), dict.fromkeys(tables, limit.delta))
+        what = {"limit": {"rho": limit.rho, "delta": limit.delta}, "tables": list(tables), "details": {**details}}
+        ledger._write("open", check=everything, cost=Cost.zero(), what=what)
+        return ledger
+
+    def charge(self, cost: Cost, *, what: Mapping[str, object]) -> None:
+        """Spend ``cost``. When this returns the charge is on disk and rows may be read; if it raises, they may not."""
+        unknown = sorted({*cost.rho, *cost.delta} - {*self.tables})
+        if unknown:
+            hint = nearest(unknown[0], self.tables)
+            raise UsageError(f"table {unknown[0]!r} is charged but not protected in this run; {hint}")
+        recorded = Cost(cost.rho, cost.delta)  # the file holds floats, rounded up
+        self._write("charge", check=recorded, cost=recorded, what=what)
+
+    @property
+    def spent(self) -> Cost:
+        """What this run has spent."""
+        return self._journal.runs.get(self.run, Cost.zero())
+
+    @property
+    def remaining(self) -> Mapping[str, Budget]:
+        """What each protected table may still spend in this run."""
+        return {table: self.limit.left(table, spent=self.spent) for table in self.tables}
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """Lines of this run, its opening first."""
+        return tuple(entry for entry in self._journal.entries if entry.run == self.run)
+
+    def _write(self, kind: str, *, check: Cost, cost: Cost, what: Mapping[str, object]) -> None:
+        who = {"kind": kind, "run": self.run, "database": self.database, "label": self.label}
+        with self._journal.locked() as file:
+            self._require(check)
+            self._journal.append(file, cost=cost, what={**what}, **who)
+
+    def _require(self, cost: Cost) -> None:
+        for table in self.limit.exceeded(self.spent + cost):
+            raise _refusal(table, cost, self.remaining[table], "in this run; lower it or begin a new run")
+        total = self._journal.databases.get(self.database, Cost.zero())
+        cap = self._journal.caps.get(self.database)
+        for table in cost.tables:
+            if cap is not None and not cap.allows(total + cost, table):
+                where = f"under the cap of {self.database!r} (epsilon {cap.epsilon:g}, delta {cap.delta:g})"
+                raise _refusal(table, cost, cap.left(total, table), f"{where}; lower it or raise the cap")
+
+
+@dataclass(frozen=True)
+class DatabaseSummary:
+    """All that was spent on one database."""
+
+    total: Cost
+    cap: Cap | None
+    entries: tuple[Entry, ...]
+
+    @property
+    def runs(self) -> Mapping[str, tuple[Entry, ...]]:
+        """Lines of each run, in the order in which runs began."""
+        names = dict.fromkeys(entry.run for entry in self.entries if entry.kind != "cap")
+        return {name: tuple(entry for entry in self.entries if entry.run == name) for name in names}
+
+    def epsilon(self, table: str, *, delta: float) -> float:
+        """Return ε of ``table`` over all runs at a total δ of ``delta``, which its deltas use first."""
+        spent = self.total.delta.get(table, 0.0)
+        left = subtract(require_number("delta", delta, low=0, high=1), spent)
+        if left == 0:
+            raise UsageError(f"delta is {delta:g}, but table {table!r} has spent {spent:g} of it; give a larger delta")
+        return epsilon_of_rho(self.total.rho.get(table, 0.0), delta=left)
+
+
+@dataclass(frozen=True)
+class LedgerSummary:
+    """A ledger for display."""
+
+    databases: Mapping[str, DatabaseSummary]
+
+
+def read(path: Path | str) -> LedgerSummary:
+    """Read and verify a ledger; takes no lock and writes nothing."""
+    journal = _Journal(path)
+    try:
+        journal.catch_up(io.BytesIO(Path(path).read_bytes()))
+    except OSError as error:
+        raise journal._trouble(f"{error.strerror}; name a file that can be read") from error
+    of = {name: tuple(entry for entry in journal.entries if entry.database == name) for name in journal.databases}
+    return LedgerSummary(
+        {name: DatabaseSummary(total, journal.caps.get(name), of[name]) for name, total in journal.databases.items()}
+    )
+
+
+def set_cap(path: Path | str, *, database: str, epsilon: float, delta: float) -> None:
+    """Bound what all runs on ``database`` may spend, what they have spent already included; the last cap counts."""
+    what = {"epsilon": Cap(epsilon, delta).epsilon, "delta": delta}
+    who = {"kind": "cap", "run": "", "database": _scrub(database), "label": ""}
+    journal = _Journal(path)
+    with journal.locked() as file:
+        journal.append(file, cost=Cost.zero(), what=what, **who)
+
+
+def _scrub(text: str) -> str:
+    """Cut user and password out of whatever looks like a URL."""
+    return re.sub(r'(?<=://)[^/\s"]*@|(?<=password=)[^&\s"]*', "", text)
+
+
+def _refusal(table: str, cost: Cost, left: Budget, rest: str) -> BudgetError:
+    asked = f"rho {cost.rho.get(table, 0.0):g} and delta {cost.delta.get(table, 0.0):g}"
+    return BudgetError(
+        f"table {table!r} asks for {asked}, but rho {left.rho:g} and delta {left.delta:g} are left {rest}"
+    )
