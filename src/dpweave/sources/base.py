@@ -1,0 +1,314 @@
+"""What every source is: a catalogue, Ibis tables over it, and a way to run an expression without saying too much."""
+
+from __future__ import annotations
+
+import itertools
+from abc import ABC, abstractmethod
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, final
+
+from dpweave.errors import DpweaveError, SourceError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import ibis
+    import pyarrow as pa
+
+    from dpweave.schema.model import Database, Table, Type
+
+BATCH_ROWS = 65_536
+AS_TEXT = frozenset({"uuid", "json", "array", "enum", "unknown"})
+"""Kinds that every engine hands out as text, so that comparing, hashing and counting them is the same everywhere."""
+
+
+class Source(ABC):
+    """A private database, open for reading.
+
+    Ask with Ibis expressions over :meth:`table` and run them with :meth:`fetch`, never with Ibis's own ``execute``: that one
+    lets driver messages through, which quote values.
+    """
+
+    name: str
+    """A label for ledger and messages: a file's name, or host and database. Never a user, never a password."""
+    embedded: bool
+    """Whether the engine runs inside this process, so that coded columns may be held in memory behind the wall."""
+    declares_keys: bool
+    """Whether the catalogue can hold keys; where it cannot, they come from the plan."""
+    can_materialise: bool
+    """Whether temporary tables are allowed here."""
+
+    def __init__(self, connection: Any, *, name: str) -> None:
+        self.connection: ibis.BaseBackend = connection
+        self.name = name
+        self._declared: Database | None = None
+        self._serial = itertools.count()
+
+    @property
+    @final
+    def database(self) -> Database:
+        """The schema: what the catalogue says, or what :meth:`declare` was given. Reads no row."""
+        return self._declared or self.catalogue
+
+    @cached_property
+    @final
+    def catalogue(self) -> Database:
+        """What the engine itself says about tables, types and keys."""
+        with self.masked("its catalogue cannot be read"):
+            return self._reflect()
+
+    @final
+    def declare(self, database: Database) -> None:
+        """Take keys and types from a plan. A column whose declared type is not the stored one is cast, with null for failures."""
+        for table in database:
+            stored = self._stored(table.name)
+            for column in table.columns:
+                if column.name not in stored.column:
+                    raise SourceError(
+                        f"table {table.name!r} of {self.name} has no column {column.name!r}: {nearest(column.name, stored.column)}"
+                    )
+                have = stored.column[column.name].type
+                if not self._can_cast(have, column.type):
+                    raise SourceError(
+                        f"column {column.name!r} of {table.name!r} is {have} in {self.name} and {column.type} in the plan, "
+                        f"and this engine has no cast that is safe on every value"
+                    )
+        self._declared = database
+
+    @property
+    @abstractmethod
+    def keys_enforced(self) -> bool:
+        """Whether the engine guarantees that the primary keys of :attr:`catalogue` are unique and not null."""
+
+    @final
+    def table(self, name: str) -> ibis.Table:
+        """Return the table as an Ibis expression, its columns named and typed as in :attr:`database`.
+
+        UUID, JSON, enum and array columns are text. A value that is not of its column's type (SQLite allows that) is null.
+        """
+        return self._expression(name, verbatim=None)
+
+    @final
+    def fetch(self, expression: ibis.Expr) -> pa.Table:
+        """Run an expression where the data lives and return its rows."""
+        import pyarrow as pa
+
+        batches, schema = self._prepared(expression)
+        with self.masked("a query failed"):
+            return pa.Table.from_batches(list(batches), schema=schema)
+
+    @final
+    def stream(self, expression: ibis.Expr) -> Iterator[pa.RecordBatch]:
+        """Run an expression and return its rows in batches, so that memory stays bounded."""
+        batches, _ = self._prepared(expression)
+        with self.masked("a query failed"):
+            yield from batches
+
+    @final
+    def read(self, name: str) -> Iterator[pa.RecordBatch]:
+        """Return all rows of a table in batches, in the Arrow types of the model (for public tables and for ``evaluate``)."""
+        import pyarrow as pa
+
+        from dpweave.schema.arrow import arrow_schema
+
+        schema = arrow_schema(self._shown(name))
+        for batch in self.stream(self._expression(name, verbatim=frozenset(schema.names))):
+            yield pa.RecordBatch.from_arrays(
+                [total_cast(a, f.type) for a, f in zip(batch.columns, schema, strict=True)], schema=schema
+            )
+
+    @final
+    def materialise(self, expression: ibis.Table) -> ibis.Table:
+        """Store an expression in a temporary table, gone with the connection; return it as it is where that is not allowed."""
+        if not self.can_materialise:
+            return expression
+        name = f"_dpweave_{next(self._serial)}"
+        with self.masked("a temporary table cannot be made"):
+            self._create_temporary(name, self.compile(expression))
+        return database_table(self.connection, name, expression.schema())
+
+    @final
+    def compile(self, expression: ibis.Expr) -> str:
+        """Return the SQL of an expression, with what it needs (lookup tables, functions) registered."""
+        self.connection._run_pre_execute_hooks(expression)
+        return str(self.connection.compile(expression.as_table()))
+
+    @abstractmethod
+    def hash(self, expression: ibis.expr.types.StringValue) -> ibis.expr.types.IntegerValue:
+        """Return a 64-bit hash of a text: an order that depends on nothing but the text. Engines differ in the function."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of the engine; a connection that was handed in stays open."""
+
+    def __enter__(self) -> Source:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def masked(self, what: str) -> Iterator[None]:
+        """Turn an engine's error into one sentence of our own: driver messages quote values, and URLs hold passwords."""
+        try:
+            yield
+        except DpweaveError:
+            raise
+        except Exception as error:  # noqa: BLE001 - every driver has its own tree, and none of its messages may pass
+            raise SourceError(f"{self.name}: {self._reason(error) or f'{what} ({type(error).__name__})'}") from None
+
+    def _prepared(self, expression: ibis.Expr) -> tuple[Iterator[pa.RecordBatch], pa.Schema]:
+        with self.masked("a query failed"):
+            query = self.compile(expression)
+            schema = arrow_of_ibis(expression.as_table().schema())
+            return self._run(query, schema), schema
+
+    def _expression(self, name: str, *, verbatim: frozenset[str] | None) -> ibis.Table:
+        """Select the columns of a table; those in ``verbatim`` (by default the keys) come without a check of each value."""
+        stored, declared = self._stored(name), self._shown(name)
+        self._require_readable(stored)
+        raw = self._raw(stored, declared)
+        plain = declared.key_columns if verbatim is None else verbatim
+        return raw.select(
+            **{
+                c.name: self._typed(raw[c.name], stored.column[c.name].type, c.type, verbatim=c.name in plain)
+                for c in declared.columns
+            }
+        )
+
+    def _shown(self, name: str) -> Table:
+        return self.database[name] if name in self.database else self._stored(name)
+
+    def _stored(self, name: str) -> Table:
+        if name in self.catalogue:
+            return self.catalogue[name]
+        with self.masked("its catalogue cannot be read"):
+            is_view = self._is_view(name)
+        if is_view:
+            raise SourceError(f"{name!r} of {self.name} is a view and not a table; name the tables it is made of")
+        raise SourceError(f"{self.name} has no table {name!r}: {nearest(name, self.catalogue.names)}")
+
+    @abstractmethod
+    def _reflect(self) -> Database: ...
+
+    @abstractmethod
+    def _is_view(self, name: str) -> bool: ...
+
+    @abstractmethod
+    def _require_readable(self, table: Table) -> None: ...
+
+    @abstractmethod
+    def _raw(self, stored: Table, declared: Table) -> ibis.Table: ...
+
+    @abstractmethod
+    def _typed(self, column: Any, stored: Type, declared: Type, *, verbatim: bool) -> Any: ...
+
+    @abstractmethod
+    def _can_cast(self, stored: Type, declared: Type) -> bool: ...
+
+    @abstractmethod
+    def _run(self, query: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]: ...
+
+    @abstractmethod
+    def _create_temporary(self, name: str, query: str) -> None: ...
+
+    @abstractmethod
+    def _reason(self, error: Exception) -> str | None:
+        """Say what went wrong in our own words, or nothing where the class name must do."""
+
+
+def database_table(
+    connection: Any, name: str, schema: Any, *, catalog: str | None = None, namespace: str | None = None
+) -> ibis.Table:
+    """Name a table that is known to be there, without Ibis asking the catalogue again."""
+    import ibis.expr.operations as ops
+
+    place = ops.Namespace(catalog=catalog, database=namespace)
+    table: ibis.Table = ops.DatabaseTable(name, schema=schema, source=connection, namespace=place).to_expr()
+    return table
+
+
+def ibis_type(type: Type) -> Any:  # noqa: A002 - the model's word
+    """Return the Ibis type of a model type; text stands for the kinds that travel as text."""
+    import ibis.expr.datatypes as dt
+
+    match type.kind:
+        case "integer":
+            return dt.dtype(str(type))
+        case "float":
+            return dt.float32 if type.bits == 32 else dt.float64
+        case "decimal":
+            return dt.Decimal(type.precision, type.scale)
+        case "timestamp":
+            return dt.Timestamp(timezone="UTC" if type.zone else None)
+        case "boolean" | "date" | "time":
+            return dt.dtype(type.kind)
+        case "bytes":
+            return dt.binary
+        case _:
+            return dt.string
+
+
+def raw_schema(table: Table) -> Any:
+    """Return the Ibis schema of a stored table; kinds that travel as text are unknown to Ibis, so that a cast is written."""
+    import ibis.expr.datatypes as dt
+    import ibis.expr.schema as sch
+
+    return sch.Schema({c.name: dt.unknown if c.type.kind in AS_TEXT else ibis_type(c.type) for c in table.columns})
+
+
+def arrow_of_ibis(schema: Any) -> pa.Schema:
+    """Return the Arrow schema of an expression's result, microseconds and UTC as in the model."""
+    import pyarrow as pa
+
+    from dpweave.schema.arrow import arrow_type
+    from dpweave.schema.reflect import type_of_ibis
+
+    return pa.schema([pa.field(name, arrow_type(type_of_ibis(dtype))) for name, dtype in schema.items()])
+
+
+def batches_of_rows(rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Turn a cursor's rows into record batches, with null for what does not fit its column."""
+    import pyarrow as pa
+
+    iterator = iter(rows)
+    while chunk := list(itertools.islice(iterator, BATCH_ROWS)):
+        columns = zip(*chunk, strict=True)
+        yield pa.RecordBatch.from_arrays(
+            [total_array(values, f.type) for values, f in zip(columns, schema, strict=True)], schema=schema
+        )
+
+
+def total_array(values: Iterable[Any], type: pa.DataType) -> pa.Array:  # noqa: A002
+    """Build an array of the type; a value that cannot be one is null, since an error would tell about it."""
+    import pyarrow as pa
+
+    held = list(values)
+    try:
+        return pa.array(held, type=type)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return pa.array([_fitting(v, type) for v in held], type=type)
+
+
+def total_cast(array: pa.Array, type: pa.DataType) -> pa.Array:  # noqa: A002
+    """Cast an array; a value that cannot be cast is null."""
+    import pyarrow as pa
+
+    if array.type == type:
+        return array
+    try:
+        return array.cast(type)
+    except (pa.ArrowException, NotImplementedError):
+        return total_array(array.to_pylist(), type)
+
+
+def _fitting(value: Any, type: pa.DataType) -> Any:  # noqa: A002
+    import pyarrow as pa
+
+    for candidate in (value, str(value)) if pa.types.is_string(type) else (value,):
+        try:
+            return pa.scalar(candidate, type=type)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            continue
+    return None

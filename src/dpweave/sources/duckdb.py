@@ -1,0 +1,126 @@
+"""DuckDB: a file, or the engine under data frames and folders."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+from dpweave.errors import SourceError
+from dpweave.schema.reflect import reflect_duckdb
+from dpweave.sources.base import AS_TEXT, BATCH_ROWS, Source, database_table, ibis_type, raw_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import ibis
+    import pyarrow as pa
+
+    from dpweave.schema.model import Database, Table, Type
+
+
+@final
+class DuckDBSource(Source):
+    """Tables of a DuckDB connection, or views that stand for frames and files (``schema`` then says what they are)."""
+
+    embedded = True
+    can_materialise = True
+
+    def __init__(self, connection: Any, *, name: str, schema: Database | None = None, owned: bool = True) -> None:
+        super().__init__(connection, name=name)
+        self._schema = schema
+        self._owned = owned
+        self.declares_keys = schema is None
+
+    @property
+    def keys_enforced(self) -> bool:
+        return self._schema is None
+
+    def hash(self, expression: ibis.expr.types.StringValue) -> ibis.expr.types.IntegerValue:
+        return expression.hash()
+
+    def close(self) -> None:
+        if self._owned:
+            self.connection.con.close()
+
+    def _reflect(self) -> Database:
+        return self._schema or reflect_duckdb(self.connection.con)
+
+    def _is_view(self, name: str) -> bool:
+        query = "SELECT count(*) FROM duckdb_views() WHERE NOT internal AND ? IN (view_name, schema_name || '.' || view_name)"
+        return bool(self.connection.con.cursor().execute(query, [name]).fetchone()[0])
+
+    def _require_readable(self, table: Table) -> None:
+        pass
+
+    def _raw(self, stored: Table, declared: Table) -> ibis.Table:  # noqa: ARG002
+        return database_table(self.connection, stored.bare_name, raw_schema(stored), namespace=stored.namespace)
+
+    def _typed(self, column: Any, stored: Type, declared: Type, *, verbatim: bool) -> Any:  # noqa: ARG002
+        if stored.kind in AS_TEXT:
+            column = column.cast("string")
+        wanted = ibis_type(declared)
+        return column if column.type() == wanted else column.try_cast(wanted)
+
+    def _can_cast(self, stored: Type, declared: Type) -> bool:  # noqa: ARG002
+        return True
+
+    def _run(self, query: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        return cast_batches(self.connection.con.sql(query).to_arrow_reader(BATCH_ROWS), schema)
+
+    def _create_temporary(self, name: str, query: str) -> None:
+        self.connection.con.execute(f'CREATE TEMPORARY TABLE "{name}" AS {query}')
+
+    def _reason(self, error: Exception) -> str | None:
+        return reason(error)
+
+
+def cast_batches(batches: Any, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Give each batch the types that were asked for."""
+    import pyarrow as pa
+
+    from dpweave.sources.base import total_cast
+
+    for batch in batches:
+        yield pa.RecordBatch.from_arrays(
+            [total_cast(a, f.type) for a, f in zip(batch.columns, schema, strict=True)], schema=schema
+        )
+
+
+def open_duckdb(path: Path) -> DuckDBSource:
+    """Open a DuckDB file read-only."""
+    import duckdb
+    import ibis
+
+    try:
+        connection = duckdb.connect(str(path), read_only=True)
+    except duckdb.Error as error:
+        raise SourceError(
+            f"{path} cannot be opened: {reason(error) or 'it is damaged, or of another version of DuckDB'}"
+        ) from None
+    return DuckDBSource(ibis.duckdb.from_connection(connection), name=path.name)
+
+
+def wrap_duckdb(connection: Any) -> DuckDBSource:
+    """Use a live Ibis connection to DuckDB."""
+    return DuckDBSource(connection, name="duckdb", owned=False)
+
+
+def memory() -> Any:
+    """Return an Ibis connection to an empty DuckDB in memory."""
+    import duckdb
+    import ibis
+
+    return ibis.duckdb.from_connection(duckdb.connect())
+
+
+def reason(error: Exception) -> str | None:
+    """Name the kinds of DuckDB errors that a user can do something about."""
+    import duckdb
+
+    if isinstance(error, duckdb.IOException):
+        return "another program has it open for writing" if "lock" in str(error).lower() else "the file cannot be read"
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return "the query ran out of memory"
+    if isinstance(error, duckdb.CatalogException):
+        return "a table or column is no longer there"
+    return None

@@ -1,0 +1,232 @@
+"""SQLite: a file, opened read-only. Its columns hold values of any type, so every value is checked on the way out."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import hashlib
+import sqlite3
+from functools import cache
+from typing import TYPE_CHECKING, Any, final
+from urllib.parse import quote
+
+from dpweave.errors import SourceError
+from dpweave.schema.reflect import reflect_sqlite
+from dpweave.sources.base import Source, batches_of_rows, database_table, ibis_type, raw_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    import ibis
+    import pyarrow as pa
+
+    from dpweave.schema.model import Database, Table, Type
+
+_HASH = "_dpweave_hash"
+_NUMBER = "_dpweave_number"
+_MOMENTS = {"date": "%Y-%m-%d", "time": "%H:%M:%S", "timestamp": "%Y-%m-%d %H:%M:%S"}
+
+
+@final
+class SQLiteSource(Source):
+    """Tables of a SQLite connection."""
+
+    embedded = True
+    declares_keys = True
+    can_materialise = True
+
+    def __init__(self, connection: Any, *, name: str, owned: bool = True) -> None:
+        super().__init__(connection, name=name)
+        self._owned = owned
+        connection.con.create_function(_HASH, 1, _blake, deterministic=True)
+        connection.con.create_function(_NUMBER, 1, _number, deterministic=True)
+
+    @property
+    def keys_enforced(self) -> bool:
+        """Whether no primary key can hold a null: SQLite lets nulls repeat in any but an ``INTEGER PRIMARY KEY``."""
+        return all(not t.column[c].nullable for t in self.catalogue for c in t.primary_key)
+
+    def hash(self, expression: ibis.expr.types.StringValue) -> ibis.expr.types.IntegerValue:
+        return _functions()[_HASH](expression)
+
+    def close(self) -> None:
+        if self._owned:
+            self.connection.con.close()
+
+    def _reflect(self) -> Database:
+        return reflect_sqlite(self.connection.con)
+
+    def _is_view(self, name: str) -> bool:
+        query = "SELECT count(*) FROM sqlite_master WHERE type = 'view' AND lower(name) = lower(?)"
+        return bool(self.connection.con.execute(query, (name,)).fetchone()[0])
+
+    def _require_readable(self, table: Table) -> None:
+        pass
+
+    def _raw(self, stored: Table, declared: Table) -> ibis.Table:
+        return database_table(self.connection, stored.bare_name, raw_schema(declared))
+
+    def _typed(self, column: Any, stored: Type, declared: Type, *, verbatim: bool) -> Any:
+        if verbatim:  # as stored; in a join an index can then serve it
+            return column if ibis_type(declared) == column.type() else column.cast("string")
+        return _checked(column, stored, declared)
+
+    def _can_cast(self, stored: Type, declared: Type) -> bool:  # noqa: ARG002
+        return True
+
+    def _run(self, query: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        return batches_of_rows(_converted(self.connection.con.execute(query), schema), schema)
+
+    def _create_temporary(self, name: str, query: str) -> None:
+        self.connection.con.execute(f'CREATE TEMPORARY TABLE "{name}" AS {query}')
+
+    def _reason(self, error: Exception) -> str | None:
+        return reason(error)
+
+
+def open_sqlite(path: Path) -> SQLiteSource:
+    """Open a SQLite file read-only."""
+    import ibis
+
+    try:
+        connection = sqlite3.connect(f"file:{quote(str(path.resolve()))}?mode=ro", uri=True, check_same_thread=False)
+        connection.text_factory = lambda data: data.decode("utf-8", "replace")
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.Error as error:
+        raise SourceError(f"{path} cannot be opened: {reason(error) or 'it is damaged or not a SQLite file'}") from None
+    return SQLiteSource(ibis.sqlite.from_connection(connection), name=path.name)
+
+
+def wrap_sqlite(connection: Any) -> SQLiteSource:
+    """Use a live Ibis connection to SQLite."""
+    return SQLiteSource(connection, name="sqlite", owned=False)
+
+
+def reason(error: Exception) -> str | None:
+    """Name the kinds of SQLite errors that a user can do something about."""
+    known = {
+        "SQLITE_BUSY": "another program has locked it",
+        "SQLITE_LOCKED": "another program has locked it",
+        "SQLITE_NOTADB": "it is not a SQLite file",
+        "SQLITE_CORRUPT": "the file is damaged",
+        "SQLITE_FULL": "the disk is full",
+        "SQLITE_CANTOPEN": "the file cannot be opened",
+        "SQLITE_PERM": "permission is denied",
+        "SQLITE_AUTH": "permission is denied",
+    }
+    code = getattr(error, "sqlite_errorname", "") or ""
+    return next((words for name, words in known.items() if code.startswith(name)), None)
+
+
+def _checked(column: Any, stored: Type, declared: Type) -> Any:
+    """Return the column with null where the stored value is not of the declared type.
+
+    Dates and times follow SQLite's own convention: text is ISO 8601, a real number a Julian day, a whole one seconds since 1970;
+    they come out in whole seconds, so that they compare as text.
+    """
+    import ibis
+
+    held = column.typeof()
+    call = _functions()
+    match declared.kind:
+        case "integer" | "boolean" | "float" | "decimal" if stored.kind in {"text", "unknown"}:
+            return call[_NUMBER](column).cast(ibis_type(declared))
+        case "integer" | "boolean":
+            return ibis.cases((held == "integer", column))
+        case "float" | "decimal":
+            return ibis.cases((held.isin(["integer", "real"]), column))
+        case "date" | "time" | "timestamp" as kind:
+            form = _MOMENTS[kind]
+            return ibis.cases(
+                (held == "integer", call[f"{kind} of seconds"](form, column, "unixepoch")),
+                else_=call[kind](form, column),
+            )
+        case "bytes":
+            return ibis.cases((held == "blob", column))
+        case _:
+            return column if stored.kind == declared.kind == "text" else column.cast("string")
+
+
+@cache
+def _functions() -> dict[str, Any]:
+    """Ibis names for SQLite's functions and our own, typed loosely: a column holds what it happens to hold."""
+    import ibis.expr.datatypes as dt
+    from ibis import udf
+
+    def builtin(name: str, result: Any, *, arguments: int) -> Any:
+        def one(a): ...  # type: ignore[no-untyped-def]
+        def two(a, b): ...  # type: ignore[no-untyped-def]
+        def three(a, b, c): ...  # type: ignore[no-untyped-def]
+
+        body = (one, two, three)[arguments - 1]
+        body.__annotations__["return"] = result
+        return udf.scalar.builtin(body, name=name)
+
+    results = {"date": dt.date, "time": dt.time, "timestamp": dt.Timestamp()}
+    return {
+        _HASH: builtin(_HASH, dt.int64, arguments=1),
+        _NUMBER: builtin(_NUMBER, dt.float64, arguments=1),
+        **{kind: builtin("strftime", result, arguments=2) for kind, result in results.items()},
+        **{f"{kind} of seconds": builtin("strftime", result, arguments=3) for kind, result in results.items()},
+    }
+
+
+def _blake(text: Any) -> int | None:
+    if text is None:
+        return None
+    data = text if isinstance(text, bytes) else str(text).encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big", signed=True)
+
+
+def _number(value: Any) -> float | None:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _converted(rows: Any, schema: pa.Schema) -> Iterator[tuple[Any, ...]]:
+    """Read dates, times and decimals, for which SQLite has no type of its own."""
+    parsers = [_parser(f.type) for f in schema]
+    if not any(parsers):
+        return rows  # type: ignore[no-any-return]
+    return (tuple(v if p is None or v is None else p(v) for v, p in zip(row, parsers, strict=True)) for row in rows)
+
+
+def _parser(kind: pa.DataType) -> Callable[[Any], Any] | None:
+    import pyarrow as pa
+
+    def quietly(parse: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def parsed(value: Any) -> Any:
+            try:
+                return parse(value)
+            except (ValueError, TypeError, OverflowError, ArithmeticError):
+                return None
+
+        return parsed
+
+    if pa.types.is_date(kind):
+        return quietly(
+            lambda v: dt.date.fromisoformat(v) if isinstance(v, str) and len(v) == 10 else _moment(v).date()
+        )
+    if pa.types.is_time(kind):
+        return quietly(lambda v: dt.time.fromisoformat(v) if isinstance(v, str) else _moment(v).time())
+    if pa.types.is_timestamp(kind):
+        return quietly(lambda v: _moment(v) if kind.tz else _moment(v).replace(tzinfo=None))
+    if pa.types.is_decimal(kind):
+        return quietly(lambda v: round(decimal.Decimal(str(v)), kind.scale))
+    if pa.types.is_boolean(kind):
+        return lambda v: bool(v) if isinstance(v, int) else None
+    return None
+
+
+def _moment(value: Any) -> dt.datetime:
+    """Return the instant in UTC: text is ISO 8601, a real number a Julian day, a whole one seconds since 1970."""
+    epoch = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+    if isinstance(value, str):
+        found = dt.datetime.fromisoformat(value)
+        return found.astimezone(dt.UTC) if found.tzinfo else found.replace(tzinfo=dt.UTC)
+    return epoch + (
+        dt.timedelta(days=value - 2440587.5) if isinstance(value, float) else dt.timedelta(seconds=value)
+    )
