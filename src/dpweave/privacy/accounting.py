@@ -78,7 +78,7 @@ def epsilon_of_rho(rho: float, *, delta: float) -> float:
     >>> round(epsilon_of_rho(0.1, delta=1e-6), 4)
     2.1419
     """
-    rho = require_number("rho", rho, low=0, closed=True)
+    rho = require_number("rho", rho, low=0, high=1e300, closed=True)
     delta = require_number("delta", delta, low=0, high=1)
     if rho == 0:
         return 0.0
@@ -92,10 +92,7 @@ def epsilon_of_rho(rho: float, *, delta: float) -> float:
             break
     b = math.exp(x)
     terms = ((1 + b) * rho, log_delta / b, -math.log1p(b) / b, -math.log1p(1 / b))
-    epsilon = sum(terms) + FLOAT_ERROR * sum(map(abs, terms))
-    if not math.isfinite(epsilon):
-        raise UsageError(f"rho is {rho:g}, too large to be converted to an epsilon; give a smaller one")
-    return max(0.0, epsilon)
+    return max(0.0, sum(terms) + FLOAT_ERROR * sum(map(abs, terms)))
 
 
 def rho_of_epsilon(epsilon: float, *, delta: float) -> float:
