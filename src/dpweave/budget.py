@@ -1,0 +1,123 @@
+r"""How one budget is shared over everything a fit has to ask (PRIVACY §5).
+
+A task i has a weight :math:`w_i` and touches some protected tables. With :math:`W_t = \sum_{i \ni t} w_i`, it gets
+:math:`\rho_i = \rho\, w_i / \max_{t \in i} W_t`. Then no column of the ledger passes ρ:
+:math:`\sum_{i \ni t} \rho_i \le \sum_{i \ni t} \rho\, w_i / W_t = \rho`. Tasks that touch different tables do not compete.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from dpweave.errors import UsageError
+from dpweave.privacy.accounting import require_number, rho_of_epsilon, round_down
+from dpweave.privacy.sensitivity import movement
+from dpweave.schema.domain import Attribute, Learn, View
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dpweave.plan import Plan
+
+
+@dataclass(frozen=True)
+class Task:
+    """One thing to spend on. ``group`` is the share it belongs to."""
+
+    group: str
+    table: str
+    item: str = ""
+    weight: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """Under which the ledger knows it."""
+        return f"{self.group}:{self.table}" + (f".{self.item}" if self.item else "")
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """What each task may spend, and the limits they were cut from."""
+
+    rho: float
+    delta: float
+    delta_categories: float
+    tasks: Mapping[Task, float]
+    category_delta: float
+    """Delta for each learned list of categories."""
+
+
+def tasks(plan: Plan) -> tuple[Task, ...]:
+    """Everything that a fit of ``plan`` will ask of the rows."""
+    out: list[Task] = []
+    for name in plan.promise.private:
+        table = plan.table[name]
+        out += [Task("domains", name, c.name) for c in table.columns if isinstance(c.domain, Learn)]
+        out.append(Task("sizes", name))
+        if table.modelled:
+            out.append(Task("tables", name, weight=table.weight * len(table.modelled)))
+        for key in table.keys:
+            if table.table.is_nullable(key.key):
+                out.append(Task("sizes", name, key.key.name))
+            if learns(plan, name, key.key.name):
+                out.append(Task("links", name, key.key.name, weight=key.weight))
+    return tuple(out)
+
+
+def learns(plan: Plan, table: str, key: str) -> bool:
+    """Whether links of a key are learned from the data, rather than wired at random."""
+    return link_method(plan, table, key) != "random"
+
+
+def link_method(plan: Plan, table: str, key: str) -> str:
+    """Return the method by which the links of a key are made."""
+    method = plan.table[table].key[key].method
+    return "random" if method == "auto" else method
+
+
+def is_category(plan: Plan, task: Task) -> bool:
+    """Whether a task learns a list of categories, which costs delta too."""
+    return task.group == "domains" and plan.table[task.table].column[task.item].column.type.kind == "text"
+
+
+def task_view(plan: Plan, task: Task) -> View:
+    """Return the view a task counts, as far as its sensitivity goes."""
+    if task.group in ("links", "sizes") and task.item:
+        return View(task.table, (), ((task.item,),))
+    if task.group == "domains":
+        return View(task.table, ((task.item, Attribute(task.item)),))
+    return View.of_table(task.table, tuple(c.name for c in plan.table[task.table].modelled))
+
+
+def touched(plan: Plan, task: Task) -> tuple[str, ...]:
+    """Protected tables whose units a task's counts depend on."""
+    view = task_view(plan, task)
+    return tuple(t for t in plan.promise.protected if movement(plan.promise, view, (), t).l1 > 0)
+
+
+def allocate(plan: Plan, *, epsilon: float, delta: float) -> Allocation:
+    """Share (epsilon, delta) over the tasks of ``plan``; depends on public facts alone."""
+    require_number("epsilon", epsilon, low=0)
+    require_number("delta", delta, low=0, high=1)
+    todo = tasks(plan)
+    reach = {task: touched(plan, task) for task in todo}
+    categories = [t for t in todo if is_category(plan, t)]
+    for_categories = delta * plan.shares.delta_domains if categories else 0.0
+    rho = rho_of_epsilon(epsilon, delta=delta - for_categories)
+    weights = {task: Fraction(_group_weight(plan, task, todo, reach)) for task in todo}
+    load = {t: sum((weights[i] for i in todo if t in reach[i]), Fraction()) for t in plan.promise.protected}
+    shares = {i: round_down(Fraction(rho) * weights[i] / max(load[t] for t in reach[i])) for i in todo}
+    if any(not share > 0 for share in shares.values()):
+        raise UsageError(f"epsilon {epsilon:g} is too small to be shared over {len(todo)} tasks")
+    most = max((sum(t in reach[i] for i in categories) for t in plan.promise.protected), default=0)
+    each = round_down(Fraction(for_categories) / most) if most else 0.0
+    return Allocation(rho, delta, for_categories, shares, each)
+
+
+def _group_weight(plan: Plan, task: Task, todo: tuple[Task, ...], reach: Mapping[Task, tuple[str, ...]]) -> float:
+    """Return the group's share, divided over the tasks of the group that touch the same protected table."""
+    share: float = getattr(plan.shares, task.group)
+    rivals = max(sum(o.weight for o in todo if o.group == task.group and t in reach[o]) for t in reach[task])
+    return share * task.weight / rivals

@@ -1,0 +1,93 @@
+"""A first plan from a catalogue alone: who owns what, which columns are keys, identifiers, free text or data."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal
+
+from dpweave.plan import ColumnPlan, KeyPlan, Plan, Role, TablePlan
+from dpweave.schema.domain import Declared, Opaque, default_domain
+from dpweave.schema.graph import KeyGraph
+
+if TYPE_CHECKING:
+    from dpweave.schema.model import Column, Database, Table
+
+IDENTIFIERS = re.compile(
+    r"(^|_)(id|uuid|guid|ssn|nin|iban|email|e_mail|mail|phone|telephone|mobile|fax|name|firstname|lastname|surname|username|"
+    r"login|password|passwd|hash|token|secret|address|address2|street|url|uri|link|ip|picture|photo|image|file)(_|$)",
+    re.IGNORECASE,
+)
+FREE_TEXT = re.compile(r"(^|_)(description|comment|comments|notes?|text|body|message|title|bio|remarks?|content)(_|$)", re.IGNORECASE)
+
+
+def looks_opaque(column: Column) -> bool:
+    """Whether a text column's name says that its values single people out or are prose."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", column.name)
+    return column.type.kind == "text" and bool(IDENTIFIERS.search(words) or FREE_TEXT.search(words))
+
+
+def draft_plan(
+    database: Database,
+    *,
+    protect: tuple[str, ...],
+    public: tuple[str, ...],
+    neighbours: Literal["entity", "record"],
+    max_degree: int,
+) -> Plan:
+    """Propose roles, bounds and domains. Raises PlanError where a table can be neither owned nor left out."""
+    owning = propose_owning(database, protect=protect, public=public)
+    graph = KeyGraph(database)
+
+    def draft_key(table: Table, name: str) -> KeyPlan:
+        key = table.key[name]
+        if key.target in public:
+            return KeyPlan(key, "attribute")
+        role: Role = "owning" if owning.get(table.name) == name else "linking"
+        return KeyPlan(key, role, 1 if graph.kind(table.name, key) == "one-to-one" else max_degree)
+
+    tables = tuple(
+        TablePlan(
+            name=table.name,
+            columns=tuple(ColumnPlan(c, _domain(table, c)) for c in table.columns),
+            primary_key=table.primary_key,
+            unique=table.unique,
+            keys=tuple(draft_key(table, k.name) for k in table.foreign_keys),
+            namespace=table.namespace,
+        )
+        for table in database
+    )
+    return Plan(tables=tables, protect=protect, public=public, neighbours=neighbours)
+
+
+def propose_owning(database: Database, *, protect: tuple[str, ...], public: tuple[str, ...]) -> dict[str, str]:
+    """For every table that is neither protected nor public, the key that leads towards a protected table.
+
+    Short chains first; among equally long ones a mandatory key before a nullable one, then the catalogue's order.
+    """
+    distance = dict.fromkeys(protect, 0)
+    owning: dict[str, str] = {}
+    while True:
+        found: list[tuple[int, bool, int, str, str]] = []
+        for table in database:
+            if table.name in distance or table.name in public:
+                continue
+            found += [
+                (distance[key.target] + 1, table.is_nullable(key), i, table.name, key.name)
+                for i, key in enumerate(table.foreign_keys)
+                if key.target in distance
+            ]
+        if not found:
+            return owning
+        nearest_first = min(found)[0]
+        for length, _, _, name, key_name in sorted(found):
+            if length == nearest_first and name not in distance:
+                owning[name] = key_name
+                distance[name] = length
+
+
+def _domain(table: Table, column: Column) -> Declared | None:
+    if column.name in table.key_columns:
+        return None
+    if looks_opaque(column) or any(u == (column.name,) for u in table.unique):
+        return Opaque()
+    return default_domain(column)

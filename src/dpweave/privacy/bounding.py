@@ -1,0 +1,211 @@
+"""Bounding of rows and links (PRIVACY §3): the only maker of bounded rows. Runs in the engine, as Ibis expressions.
+
+Columns are renamed by position (``c0``, ``c1``, ...), so that no name of the user's can collide with ours: ``rid`` numbers
+the rows of a table, ``to0``, ``to1``, ... hold the ``rid`` of the row that a foreign key leads to, or null.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from dpweave.errors import SourceError
+
+if TYPE_CHECKING:
+    from dpweave.privacy.promise import Promise
+    from dpweave.schema.model import ForeignKey, Table
+    from dpweave.sources.base import Source
+
+
+class Bounding:
+    """Rows of every table after both steps of PRIVACY §3.
+
+    Formal guarantees:
+      - Step 1 looks at rows of one unit only: removing a unit removes its rows and changes no other row.
+      - Step 2 never removes a row: it nulls the links of all but the first ``max_degree`` rows that lead to a target.
+      - The order of rows is a hash of the row's own key under a salt drawn fresh for each fit; it depends on no other row.
+      - Under ``record`` nothing is cut unless ``on_excess = "truncate"``; :meth:`check` refuses what breaks a bound.
+    """
+
+    def __init__(self, source: Source, promise: Promise, *, salt: str | None = None) -> None:
+        self.source = source
+        self.promise = promise
+        self._salt = secrets.token_hex(16) if salt is None else salt
+        self._rows: dict[str, Any] = {}
+        self._linked: dict[str, Any] = {}
+        self._cuts = promise.neighbours == "entity" or promise.on_excess == "truncate"
+
+    def check(self) -> None:
+        """Refuse data that break what the promise takes for granted. Reads rows, releases one bit to whoever runs the fit.
+
+        Declared keys must be unique (otherwise joins would multiply rows); under ``record`` bounds must hold.
+        """
+        for table in self.promise.database:
+            for columns in self._keys_led_to(table):
+                if self._is_enforced(table.name, columns):
+                    continue
+                if self._has_repeats(self._raw(table.name), [self._c(table, c) for c in columns]):
+                    raise SourceError(
+                        f"rows of table {table.name!r} share the same {', '.join(columns)}, which the schema declares unique; "
+                        "mend the data or the declared key, since the promise counts on it"
+                    )
+        if self._cuts:
+            return
+        for name in self.promise.private:
+            for key in self.promise.database[name].foreign_keys:
+                if self.promise.is_private(key):
+                    self._check_bound(name, key)
+
+    def _keys_led_to(self, table: Table) -> set[tuple[str, ...]]:
+        led = {k.target_columns for t in self.promise.database for k in t.foreign_keys if k.target == table.name}
+        return {k for k in (table.primary_key, *led) if k}
+
+    def _is_enforced(self, name: str, columns: tuple[str, ...]) -> bool:
+        """Whether the engine itself guarantees that no two rows agree on ``columns``."""
+        catalogue = self.source.catalogue
+        return self.source.keys_enforced and name in catalogue and catalogue[name].is_unique(columns)
+
+    def _has_repeats(self, rows: Any, columns: list[str]) -> bool:
+        import ibis
+
+        present = rows.filter(*(rows[c].notnull() for c in columns))
+        groups = present.group_by(columns).agg(n=ibis._.count()).filter(ibis._.n > 1)
+        return self._any(groups)
+
+    def _any(self, rows: Any) -> bool:
+        return self.source.fetch(rows.limit(1)).num_rows > 0
+
+    def _check_bound(self, name: str, key: ForeignKey) -> None:
+        import ibis
+
+        bound = self.promise.bounds[name, key.name]
+        link = self._link_column(name, key)
+        rows = self.linked(name)
+        over = rows.filter(rows[link].notnull()).group_by(link).agg(n=ibis._.count()).filter(ibis._.n > bound)
+        if self._any(over):
+            raise SourceError(
+                f"some rows of {key.target!r} have more than max_degree = {bound} rows of {name!r} by {key.name!r}; under record "
+                'neighbours that bound is a promise about the data: raise it, or set on_excess = "truncate" in the plan'
+            )
+
+    # -- step 1: rows ----------------------------------------------------------------------------------------------
+
+    def rows(self, name: str) -> Any:
+        """Rows of a table after step 1, with ``rid`` and, for an owned table, ``owner``."""
+        if name not in self._rows:
+            self._rows[name] = self.source.materialise(self._bounded_rows(self.promise.database[name]))
+        return self._rows[name]
+
+    def _bounded_rows(self, table: Table) -> Any:
+        import ibis
+
+        rows = self._raw(table.name)
+        rows = rows.mutate(place=self._place(table, rows))
+        key_name = self.promise.owning.get(table.name)
+        if key_name is not None and table.name not in self.promise.public:
+            rows = self._keep_first(table, table.key[key_name], rows)
+        by = [rows.place, *(rows[c] for c in self._order_columns(table))]
+        return rows.mutate(rid=ibis.row_number().over(order_by=by).cast("int64"))
+
+    def _keep_first(self, table: Table, key: ForeignKey, rows: Any) -> Any:
+        """Drop rows beyond the bound of their owner, and all rows whose owner was dropped."""
+        import ibis
+
+        owner = self.promise.database[key.target]
+        rows = self._follow(table, key, rows, self.rows(owner.name), "rid", "owner")
+        if owner.name not in self.promise.protected:
+            raw = self._raw(owner.name).mutate(there=ibis.literal(1, "int8"))
+            rows = self._follow(table, key, rows, raw, "there", "there")
+            rows = rows.filter(rows.owner.notnull() | rows.there.isnull()).drop("there")
+        if not self._cuts:
+            return rows
+        by = [rows.place, *(rows[c] for c in self._order_columns(table))]
+        rank = ibis.row_number().over(group_by=rows.owner, order_by=by)
+        rows = rows.mutate(rank=rank)
+        bound = self.promise.bounds[table.name, key.name]
+        return rows.filter(rows.owner.isnull() | (rows["rank"] < bound)).drop("rank")
+
+    # -- step 2: links ---------------------------------------------------------------------------------------------
+
+    def linked(self, name: str) -> Any:
+        """Rows of a table with one column per foreign key: the ``rid`` it leads to after step 2, or null."""
+        if name not in self._linked:
+            self._linked[name] = self.source.materialise(self._bounded_links(self.promise.database[name]))
+        return self._linked[name]
+
+    def _bounded_links(self, table: Table) -> Any:
+        import ibis
+
+        rows = self.rows(table.name)
+        for key in table.foreign_keys:
+            link = self._link_column(table.name, key)
+            if self.promise.is_owning(table.name, key.name):
+                rows = rows.mutate(**{link: rows.owner})
+                continue
+            rows = self._follow(table, key, rows, self.rows(key.target), "rid", link)
+            if self.promise.is_private(key) and self._cuts:
+                rank = ibis.row_number().over(group_by=rows[link], order_by=rows.rid)
+                rows = rows.mutate(rank=rank)
+                keep = rows["rank"] < self.promise.bounds[table.name, key.name]
+                rows = rows.mutate(**{link: ibis.ifelse(keep, rows[link], ibis.null("int64"))}).drop("rank")
+        return rows
+
+    def children(self, name: str, key: ForeignKey) -> Any:
+        """Count, per ``rid`` of the target, the rows that lead to it: before its own cut, so degrees keep their tails.
+
+        For an owning key these are all raw rows of the owner: they belong to its unit. For a linking key they are the
+        rows that are left after step 1, of which one unit has a bounded number.
+        """
+        import ibis
+
+        table = self.promise.database[name]
+        rows = self._raw(name) if self.promise.is_owning(name, key.name) else self.rows(name)
+        rows = self._follow(table, key, rows, self.rows(key.target), "rid", "parent")
+        return rows.filter(rows.parent.notnull()).group_by(rid=rows.parent).agg(degree=ibis._.count())
+
+    # -- pieces ----------------------------------------------------------------------------------------------------
+
+    def link_name(self, name: str, key: str) -> str:
+        """Name of the column of :meth:`linked` for a foreign key."""
+        return self._link_column(name, self.promise.database[name].key[key])
+
+    def _link_column(self, name: str, key: ForeignKey) -> str:
+        return f"to{self.promise.database[name].foreign_keys.index(key)}"
+
+    def column_name(self, name: str, column: str) -> str:
+        """Name of a column of the user's in our expressions."""
+        return self._c(self.promise.database[name], column)
+
+    @staticmethod
+    def _c(table: Table, column: str) -> str:
+        return f"c{[c.name for c in table.columns].index(column)}"
+
+    def _raw(self, name: str) -> Any:
+        table = self.promise.database[name]
+        raw = self.source.table(name)
+        return raw.select(**{self._c(table, c.name): raw[c.name] for c in table.columns})
+
+    def _order_columns(self, table: Table) -> list[str]:
+        """Columns that identify a row; rows that agree on all of them are interchangeable."""
+        plain = {"bytes", "json", "array", "unknown"}
+        names = table.primary_key or tuple(c.name for c in table.columns if c.type.kind not in plain)
+        return [self._c(table, n) for n in names]
+
+    def _place(self, table: Table, rows: Any) -> Any:
+        import ibis
+
+        text = ibis.literal(f"{self._salt}|{table.name}")
+        for column in self._order_columns(table):
+            text = text + "|" + rows[column].cast("string").fill_null("")
+        return self.source.hash(text)
+
+    def _follow(self, table: Table, key: ForeignKey, rows: Any, target: Any, wanted: str, name: str) -> Any:
+        """Add ``target[wanted]`` of the row that ``key`` leads to, as column ``name``; null where it leads nowhere."""
+        there = self.promise.database[key.target]
+        pairs = list(zip(key.columns, key.target_columns, strict=True))
+        right = target.select(
+            **{f"k{i}": target[self._c(there, c)] for i, (_, c) in enumerate(pairs)}, **{name: target[wanted]}
+        ).view()
+        on = [rows[self._c(table, c)] == right[f"k{i}"] for i, (c, _) in enumerate(pairs)]
+        joined = rows.left_join(right, on)
+        return joined.select(*(rows[c] for c in rows.columns), right[name])

@@ -1,0 +1,234 @@
+"""The Curator: private rows, a ledger, and two verbs. Nothing else crosses the wall."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from dpweave.errors import UsageError, nearest
+from dpweave.privacy import selection
+from dpweave.privacy.accounting import Cost, gaussian_rho, gaussian_sigma, round_up, selection_rho, selection_scale, split
+from dpweave.privacy.bounding import Bounding
+from dpweave.privacy.counts import Counts
+from dpweave.privacy.noise import SecureNoise, threshold_for
+from dpweave.privacy.release import Discovered, Measured, Release, Selected
+from dpweave.privacy.sensitivity import movement
+from dpweave.privacy.window import Candidate, Columns, NoisyMarginal
+from dpweave.schema.domain import MAX_CELLS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from dpweave.privacy.ledger import Ledger
+    from dpweave.privacy.noise import NoiseSource
+    from dpweave.privacy.promise import Promise
+    from dpweave.privacy.sensitivity import Movement
+    from dpweave.schema.codec import Codec
+    from dpweave.schema.domain import View
+    from dpweave.sources.base import Source
+
+
+class Curator:
+    """Rows behind the wall.
+
+    Formal guarantees:
+      - ``measure``, ``select`` and ``discover`` charge the ledger, wait until the charge is durable, and read then.
+      - What they return, and every error they raise, depends on rows only through noise that was charged for.
+      - Everything they return is recorded in :attr:`release`.
+    """
+
+    def __init__(
+        self, source: Source, promise: Promise, *, ledger: Ledger, noise: NoiseSource | None = None, salt: str | None = None
+    ) -> None:
+        self.promise = promise
+        self.release = Release()
+        self._ledger = ledger
+        self._noise = SecureNoise() if noise is None else noise
+        self._bounding = Bounding(source, promise, salt=salt)
+        self._counts = Counts(self._bounding)
+        self._movement = lru_cache(maxsize=None)(self._uncached_movement)
+
+    @property
+    def insecure(self) -> bool:
+        """Whether noise comes from a known seed, for tests."""
+        return self._noise.insecure
+
+    @property
+    def spent(self) -> Cost:
+        """What this run has been charged."""
+        return self._ledger.spent
+
+    def check(self) -> None:
+        """Refuse data that break what the promise takes for granted (see :meth:`Bounding.check`)."""
+        self._bounding.check()
+
+    def set_codec(self, table: str, column: str, codec: Codec) -> None:
+        """Declare a column's codes: public, from the plan or from what was learned. Replaces an earlier declaration."""
+        self._counts.set_codec(table, column, codec)
+
+    def window(self, view: View, *, name: str) -> CuratorWindow:
+        """Open a window on one view, for a client."""
+        shape = {}
+        for column, attribute in view.columns:
+            table = self.promise.graph.walk(view.base, attribute.path)
+            if not self._counts.has_codec(table, attribute.column):
+                raise UsageError(f"the view {name!r} asks for {table}.{attribute.column}, which has no domain yet")
+            shape[column] = self._counts.codec(view, column).size
+        return CuratorWindow(self, view, name, shape)
+
+    # -- sensitivity -----------------------------------------------------------------------------------------------
+
+    def _uncached_movement(self, view: View, columns: Columns, unit: str) -> Movement:
+        return movement(self.promise, view, columns, unit)
+
+    def l1(self, view: View, columns: Columns) -> dict[str, float]:
+        """L1 sensitivity of a marginal, per protected table."""
+        return {t: self._movement(view, columns, t).l1 for t in self.promise.protected}
+
+    def l2(self, view: View, columns: Columns) -> dict[str, float]:
+        """L2 sensitivity of a marginal, per protected table."""
+        return {t: self._movement(view, columns, t).l2 for t in self.promise.protected}
+
+    # -- the verbs -------------------------------------------------------------------------------------------------
+
+    def measure(
+        self, view: View, cliques: Sequence[Columns], *, what: str, rho: float, weights: Sequence[float] | None = None
+    ) -> tuple[NoisyMarginal, ...]:
+        r"""Noisy counts over each clique of ``view``.
+
+        Formal guarantees:
+          - Sensitivity: one unit of table t moves marginal i by at most :math:`\Delta_{t,i}` in L2 (PRIVACY §4).
+          - Cost: clique i has the share :math:`\rho_i` of ``rho`` and noise
+            :math:`\sigma_i = \max_t \Delta_{t,i} / \sqrt{2\rho_i}`; table t pays :math:`\Delta_{t,i}^2 / (2\sigma_i^2)`.
+          - Charged before rows are read; errors depend on the arguments alone.
+        """
+        if not cliques:
+            return ()
+        for clique in cliques:
+            self._require_clique(view, clique)
+        shares = split(rho, [1.0] * len(cliques) if weights is None else list(weights))
+        cost, sigmas = Cost.zero(), []
+        for clique, share in zip(cliques, shares, strict=True):
+            l2 = self.l2(view, clique)
+            worst = max(l2.values())
+            if worst == 0:
+                raise UsageError(f"{what!r} counts public rows only; read them directly")
+            sigma = gaussian_sigma(worst, share)
+            cost += Cost({t: share if x == worst else gaussian_rho(x, sigma) for t, x in l2.items() if x > 0}, {})
+            sigmas.append(sigma)
+        self._ledger.charge(cost, what={"verb": "measure", "what": what, "cliques": [list(c) for c in cliques], "sigma": sigmas})
+        exact = self._counts.marginals(view, cliques)  # private from here ...
+        noisy = tuple(
+            NoisyMarginal(clique, self._noise.discrete_gaussian(counts, sigma=sigma), sigma)
+            for clique, counts, sigma in zip(cliques, exact, sigmas, strict=True)
+        )  # ... to here
+        for m in noisy:
+            domains = tuple(self._counts.codec(view, c).domain for c in m.columns)
+            self.release.measured.append(Measured(what, view, domains, m))
+        return noisy
+
+    def select(
+        self, view: View, candidates: Sequence[Candidate], *, what: str, rho: float, count: int = 1
+    ) -> tuple[int, ...]:
+        r"""Positions of ``count`` distinct candidates, drawn by exact noisy max one after the other.
+
+        Formal guarantees:
+          - Sensitivity: a score moves by at most weight times the L1 sensitivity of its marginal, up or down.
+          - Cost: :math:`\varepsilon^2/8` for each of ``count`` choices, ``rho`` in all for the worst table.
+          - Charged before rows are read; errors depend on the arguments alone.
+        """
+        for candidate in candidates:
+            self._require_clique(view, candidate.columns)
+        shapes = [tuple(self._counts.codec(view, c).size for c in x.columns) for x in candidates]
+        selection.check_candidates(candidates, shapes)
+        if not 1 <= count <= len(candidates):
+            raise UsageError(f"{count} of {len(candidates)} candidates cannot be selected; ask for between 1 and {len(candidates)}")
+        each = split(rho, [1.0] * count)[0]
+        by_table = {
+            t: selection.sensitivity(candidates, [self.l1(view, c.columns)[t] for c in candidates]) for t in self.promise.protected
+        }
+        worst = max(by_table.values())
+        scale = selection_scale(worst, each)
+        pay = {
+            t: rho if x == worst else round_up(count * Fraction(selection_rho(x, scale))) for t, x in by_table.items() if x > 0
+        }
+        self._ledger.charge(
+            Cost(pay, {}), what={"verb": "select", "what": what, "candidates": len(candidates), "count": count, "scale": scale}
+        )
+        counts = self._counts.marginals(view, [c.columns for c in candidates])  # private from here ...
+        scores = [selection.score(x, c) for x, c in zip(counts, candidates, strict=True)]
+        chosen = selection.select(scores, count=count, scale=scale, noise=self._noise)  # ... to here
+        self.release.selected.append(Selected(what, view, tuple(c.columns for c in candidates), chosen))
+        return chosen
+
+    def discover(self, table: str, column: str, *, what: str, rho: float, delta: float) -> Mapping[str, int]:
+        r"""Measure a marginal whose cells are not known: noisy counts of the categories that pass a threshold.
+
+        Formal guarantees:
+          - Sensitivity: a unit of table t has at most r rows here, so it moves the counts by at most
+            :math:`\Delta_2 \le r` (:math:`r\sqrt2` under ``record``, where r rows go and r come), and at most r
+            categories, of at most r rows each, are there in one neighbour alone.
+          - Cost: :math:`\Delta_2^2/(2\sigma^2)` of zCDP, and δ for the event that a category which only one unit has
+            passes the threshold. A table's share of δ is charged in full.
+          - Charged before rows are read; errors depend on the arguments alone.
+        """
+        from dpweave.schema.domain import View
+
+        view = View.of_table(table, (column,))
+        moves = {t: self._movement(view, (), t) for t in self.promise.protected}
+        worst = max(moves.values(), key=lambda m: m.l2)
+        if worst.down == 0:
+            raise UsageError(f"{table!r} is public; read its categories directly")
+        sigma = gaussian_sigma(worst.l2, rho)
+        threshold = threshold_for(delta, sigma, l0=worst.down, linf=worst.down)
+        pay = {t: rho if m == worst else gaussian_rho(m.l2, sigma) for t, m in moves.items() if m.down}
+        self._ledger.charge(
+            Cost(pay, dict.fromkeys(pay, delta)),
+            what={"verb": "discover", "what": what, "column": f"{table}.{column}", "sigma": sigma, "threshold": threshold},
+        )
+        counts = self._counts.categories(table, column)  # private from here ...
+        kept = self._noise.threshold_counts(counts, sigma=sigma, threshold=threshold)  # ... to here
+        found = dict(sorted(kept.items()))
+        self.release.discovered.append(Discovered(what, table, column, found, sigma, threshold))
+        return found
+
+    def _require_clique(self, view: View, clique: Columns) -> None:
+        cells = 1
+        for name in clique:
+            if name not in view.attribute:
+                raise UsageError(f"the view of {view.base!r} has no column {name!r}: {nearest(name, view.attribute)}")
+            cells *= self._counts.codec(view, name).size
+        if len(set(clique)) != len(clique):
+            raise UsageError(f"the clique {', '.join(clique)} names a column twice")
+        if cells > MAX_CELLS:
+            raise UsageError(f"the marginal over {', '.join(clique)} has {cells:,} cells, more than {MAX_CELLS:,}; use coarser domains")
+
+
+@dataclass(frozen=True)
+class CuratorWindow:
+    """A :class:`~dpweave.privacy.window.Window` on one view of a Curator."""
+
+    _curator: Curator
+    view: View
+    name: str
+    shape: Mapping[str, int]
+
+    def l1(self, columns: Columns) -> float:
+        """L1 sensitivity, the largest over protected tables."""
+        return max(self._curator.l1(self.view, columns).values())
+
+    def l2(self, columns: Columns) -> float:
+        """L2 sensitivity, the largest over protected tables."""
+        return max(self._curator.l2(self.view, columns).values())
+
+    def measure(
+        self, cliques: Sequence[Columns], *, rho: float, weights: Sequence[float] | None = None
+    ) -> tuple[NoisyMarginal, ...]:
+        """See :meth:`Curator.measure`."""
+        return self._curator.measure(self.view, cliques, what=self.name, rho=rho, weights=weights)
+
+    def select(self, candidates: Sequence[Candidate], *, rho: float, count: int = 1) -> tuple[int, ...]:
+        """See :meth:`Curator.select`."""
+        return self._curator.select(self.view, candidates, what=self.name, rho=rho, count=count)

@@ -1,0 +1,158 @@
+"""The promise as a value: who is protected, against which neighbours, within which bounds (PRIVACY §1 to §3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+from dpweave.errors import PlanError, nearest
+from dpweave.schema.graph import KeyGraph
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dpweave.schema.model import Database, ForeignKey
+
+Neighbours = Literal["entity", "record"]
+
+
+@dataclass(frozen=True)
+class Promise:
+    """Protected tables, public tables, and the owning key of every table in between.
+
+    Formal guarantees:
+      - Each table is exactly one of protected, public or owned; anything else is refused here, before a row is read.
+      - Owning keys form a forest rooted in the protected tables, so a unit's rows are well defined.
+      - Every foreign key between private tables carries a positive integer bound.
+      - Errors depend on the schema and the plan alone.
+    """
+
+    database: Database
+    protected: tuple[str, ...]
+    public: frozenset[str] = frozenset()
+    owning: Mapping[str, str] = field(default_factory=dict)
+    """For each owned table, the name of the foreign key to its owner."""
+    bounds: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """``max_degree`` by (table, foreign key), for every key between private tables."""
+    neighbours: Neighbours = "entity"
+    on_excess: Literal["refuse", "truncate"] = "refuse"
+    """What to do under ``record`` when a bound does not hold; ``entity`` always truncates."""
+
+    def __post_init__(self) -> None:
+        names = self.database.names
+        if not self.protected:
+            raise PlanError(f"the plan protects no table; name at least one of {', '.join(names)} under protect")
+        for what, tables in (("protect", self.protected), ("public", self.public), ("owning", self.owning)):
+            for name in tables:
+                if name not in self.database:
+                    raise PlanError(f"{what} names a table {name!r} that is not in the schema: {nearest(name, names)}")
+        if len(set(self.protected)) != len(self.protected):
+            raise PlanError("protect names a table twice")
+        for name in self.protected:
+            if name in self.public:
+                raise PlanError(f"table {name!r} cannot be both protected and public; choose one")
+            if name in self.owning:
+                raise PlanError(f"the protected table {name!r} cannot be owned through {self.owning[name]!r}; make that key linking")
+            if not self.database[name].primary_key:
+                raise PlanError(f"the protected table {name!r} has no primary key; declare one under tables.{name}.primary_key")
+        if self.neighbours not in ("entity", "record"):
+            raise PlanError(f"neighbours must be 'entity' or 'record', not {self.neighbours!r}")
+        if self.on_excess not in ("refuse", "truncate"):
+            raise PlanError(f"on_excess must be 'refuse' or 'truncate', not {self.on_excess!r}")
+        for table in self.database:
+            self._check_table(table.name)
+
+    def _check_table(self, name: str) -> None:
+        table = self.database[name]
+        if name in self.public:
+            for key in table.foreign_keys:
+                if key.target not in self.public:
+                    raise PlanError(
+                        f"the public table {name!r} leads to the private table {key.target!r} by {key.name!r}, "
+                        f"so copying it would publish private keys; make {name!r} private or {key.target!r} public"
+                    )
+            return
+        if name not in self.protected:
+            self._check_chain(name)
+        for key in table.foreign_keys:
+            if key.target in self.public:
+                continue
+            bound = self.bounds.get((name, key.name))
+            if bound is None:
+                raise PlanError(f"the foreign key {key.name!r} of {name!r} needs a max_degree")
+            if isinstance(bound, bool) or not isinstance(bound, int) or bound < 1:
+                raise PlanError(f"max_degree of the foreign key {key.name!r} of {name!r} must be a whole number of at least 1, not {bound!r}")
+
+    def _check_chain(self, name: str) -> None:
+        seen = [name]
+        while seen[-1] not in self.protected:
+            key_name = self.owning.get(seen[-1])
+            if key_name is None:
+                raise PlanError(
+                    f"table {seen[-1]!r} is neither protected nor public, and no owning key leads from it to a protected "
+                    f"table; protect it, declare it public, or mark one of its foreign keys as owning"
+                )
+            table = self.database[seen[-1]]
+            if key_name not in table.key:
+                raise PlanError(f"table {table.name!r} has no foreign key {key_name!r}: {nearest(key_name, table.key)}")
+            owner = table.key[key_name].target
+            if owner in self.public:
+                raise PlanError(f"the owning key {key_name!r} of {table.name!r} leads to the public table {owner!r}")
+            if owner in seen:
+                raise PlanError(f"the owning keys of {', '.join(seen)} run in a circle; one of these tables must be protected")
+            seen.append(owner)
+
+    @cached_property
+    def graph(self) -> KeyGraph:
+        """The key graph of the whole schema."""
+        return KeyGraph(self.database)
+
+    @cached_property
+    def private(self) -> tuple[str, ...]:
+        """Protected and owned tables, owners before what they own."""
+        names = [n for n in self.database.names if n not in self.public]
+        return tuple(sorted(names, key=lambda n: (len(self.chain(n)), names.index(n))))
+
+    def is_private(self, key: ForeignKey) -> bool:
+        """Whether a foreign key leads to a private table."""
+        return key.target not in self.public
+
+    def is_owning(self, table: str, key: str) -> bool:
+        """Whether ``key`` leads from a row to its owner."""
+        return self.owning.get(table) == key
+
+    def chain(self, table: str) -> tuple[tuple[str, str], ...]:
+        """Owning keys from ``table`` up to its protected table, as (table, key)."""
+        steps: list[tuple[str, str]] = []
+        while table not in self.protected:
+            steps.append((table, self.owning[table]))
+            table = self.database[table].key[self.owning[table]].target
+        return tuple(steps)
+
+    def root(self, table: str) -> str:
+        """Return the protected table whose units own the rows of ``table``."""
+        steps = self.chain(table)
+        return self.database[steps[-1][0]].key[steps[-1][1]].target if steps else table
+
+    def owned_rows(self, unit: str, table: str) -> int:
+        """How many rows of ``table`` one unit of the protected table ``unit`` can own (itself included)."""
+        if table in self.public or self.root(table) != unit:
+            return 0
+        rows = 1
+        for step in self.chain(table):
+            rows *= self.bounds[step]
+        return rows
+
+    def describe(self) -> str:
+        """Say the promise in plain words."""
+        who = " or ".join(f"one row of {t}" for t in self.protected)
+        if self.neighbours == "entity":
+            return (
+                f"Whoever sees the release cannot tell whether {who}, with everything it owns, is in the database. "
+                "Units that own more rows than the bounds allow are counted with their first rows only."
+            )
+        text = f"Whoever sees the release cannot tell what {who} says and what it is linked to; table sizes are not hidden by the neighbour relation."
+        if self.on_excess == "truncate":
+            text += " The guarantee is relative to the database after links beyond the bounds were dropped."
+        return text

@@ -1,0 +1,127 @@
+"""What crossed the wall, and the certificate that says what was promised to whom."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from dpweave.privacy.accounting import Cost, epsilon_of_rho, subtract
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dpweave.privacy.window import NoisyMarginal
+    from dpweave.schema.domain import Domain, View
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Noisy counts over one clique of a view, by the name the ledger knows the request under."""
+
+    what: str
+    view: View
+    domains: tuple[Domain, ...]
+    marginal: NoisyMarginal
+
+
+@dataclass(frozen=True)
+class Selected:
+    """Outcome of a private choice: which of the candidates, in the order they were drawn."""
+
+    what: str
+    view: View
+    candidates: tuple[tuple[str, ...], ...]
+    chosen: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Discovered:
+    """Categories of a text column whose noisy counts passed the threshold."""
+
+    what: str
+    table: str
+    column: str
+    counts: Mapping[str, int]
+    sigma: float
+    threshold: int
+
+
+@dataclass
+class Release:
+    """Everything that crossed, in order. Safe to publish."""
+
+    measured: list[Measured] = field(default_factory=list)
+    selected: list[Selected] = field(default_factory=list)
+    discovered: list[Discovered] = field(default_factory=list)
+
+    def find(self, what: str) -> tuple[NoisyMarginal, ...]:
+        """Return all marginals measured under one name."""
+        return tuple(m.marginal for m in self.measured if m.what == what)
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What one protected table was promised: ρ spent, δ spent on thresholds, and the (ε, δ) they amount to."""
+
+    table: str
+    rho: float
+    epsilon: float
+    delta: float
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Exactly what was promised to whom.
+
+    ``epsilon`` and ``delta`` hold for every protected table at once: neighbours differ in one row of one of them, so
+    the guarantee is the largest of the columns, not their sum.
+    """
+
+    epsilon: float
+    delta: float
+    rho: float
+    tables: tuple[Guarantee, ...]
+    neighbours: str
+    statement: str
+    bounds: tuple[tuple[str, str, int], ...]
+    owned_rows: Mapping[str, Mapping[str, int]]
+    events: tuple[Mapping[str, Any], ...]
+    versions: Mapping[str, str]
+    database: str
+    run: str
+    insecure: bool = False
+    external: tuple[Mapping[str, Any], ...] = ()
+    caveats: tuple[str, ...] = ()
+
+    def to_json(self) -> str:
+        """Return the certificate as JSON."""
+        return json.dumps(asdict(self), indent=2, default=dict, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Certificate:
+        """Invert :meth:`to_json`."""
+        data = json.loads(text)
+        data["tables"] = tuple(Guarantee(**g) for g in data["tables"])
+        data["bounds"] = tuple((t, k, b) for t, k, b in data["bounds"])
+        for name in ("events", "external", "caveats"):
+            data[name] = tuple(data[name])
+        return cls(**data)
+
+    def __str__(self) -> str:
+        stamp = "INSECURE: noise came from a known seed; this protects nobody.\n" if self.insecure else ""
+        lines = [f"{stamp}epsilon {self.epsilon:.6g}, delta {self.delta:.3g} ({self.neighbours} neighbours)", self.statement]
+        lines += [f"  {g.table}: rho {g.rho:.6g}, epsilon {g.epsilon:.6g} at delta {g.delta:.3g}" for g in self.tables]
+        lines += [f"  note: {c}" for c in self.caveats]
+        return "\n".join(lines)
+
+
+def guarantees(spent: Cost, tables: tuple[str, ...], *, delta: float) -> tuple[Guarantee, ...]:
+    """Convert each column of the ledger: deltas that were spent come off ``delta``, the rest converts ρ."""
+    out = []
+    for table in tables:
+        rho, used = spent.rho.get(table, 0.0), spent.delta.get(table, 0.0)
+        left = subtract(delta, used)
+        epsilon = epsilon_of_rho(rho, delta=left) if left > 0 else float("inf")
+        out.append(Guarantee(table, rho, epsilon, delta))
+    return tuple(out)

@@ -1,0 +1,175 @@
+"""Value ⇄ code, total on every input.
+
+Encoding is an Ibis expression, so it runs where the rows live; decoding makes fresh values from codes and a seed.
+Null, unknown categories, infinities, numbers out of range and (where an engine stores them) values of another type all
+have a defined code, so that nothing that happens after rows were read depends on them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpweave.schema.arrow import arrow_type
+from dpweave.schema.domain import Bins, Categories, Domain, Opaque, Scalar, from_axis, size, to_axis
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dpweave.privacy.window import IntArray
+    from dpweave.schema.model import Column
+
+CASE_LIMIT = 64
+"""Categories up to which a CASE expression is used; longer lists are looked up by a join."""
+
+
+@dataclass(frozen=True)
+class Codec:
+    """One column with its domain."""
+
+    column: Column
+    domain: Domain
+
+    @property
+    def size(self) -> int:
+        """Number of codes."""
+        return size(self.domain, nullable=self.column.nullable)
+
+    @property
+    def null_code(self) -> int:
+        """Code of null: the last one, or the first of a column that has none."""
+        return self.domain.cells if self.column.nullable else 0
+
+    @property
+    def unknown_code(self) -> int:
+        """Code of a value that the domain does not list."""
+        if isinstance(self.domain, Categories) and self.domain.other:
+            return len(self.domain.values)
+        return self.null_code
+
+    # -- value → code ----------------------------------------------------------------------------------------------
+
+    def encode(self, value: Any, *, has_nan: bool) -> Any:
+        """Return an Ibis expression for the code of an Ibis column; long category lists go through :meth:`lookup`.
+
+        Bins are a balanced tree of comparisons, so that a row costs log2(bins) of them. ``has_nan`` says whether the
+        engine knows NaN; it counts as null.
+        """
+        import ibis
+
+        missing = value.isnull()
+        if has_nan and self.column.type.kind == "float":
+            missing = missing | value.isnan()
+        match self.domain:
+            case Opaque():
+                inner = ibis.literal(0, "int32")
+            case Categories(values=values):
+                cases = [(value == ibis.literal(v, value.type()), ibis.literal(i, "int32")) for i, v in enumerate(values)]
+                inner = ibis.cases(*cases, else_=ibis.literal(self.unknown_code, "int32")) if cases else _int(self.unknown_code)
+            case Bins(edges=edges):
+                inner = self._tree(value, edges, 0, len(edges) - 2)
+        return ibis.ifelse(missing, _int(self.null_code), inner)
+
+    def _tree(self, value: Any, edges: tuple[Scalar, ...], first: int, last: int) -> Any:
+        import ibis
+
+        if first == last:
+            return _int(first)
+        middle = (first + last) // 2 + 1
+        below = value < ibis.literal(edges[middle], value.type())
+        return ibis.ifelse(below, self._tree(value, edges, first, middle - 1), self._tree(value, edges, middle, last))
+
+    @property
+    def needs_lookup(self) -> bool:
+        """Whether encoding should go through a join with :meth:`lookup` instead of an expression."""
+        return isinstance(self.domain, Categories) and len(self.domain.values) > CASE_LIMIT
+
+    def lookup(self) -> pa.Table:
+        """Return the table (value, code) of a category list."""
+        import pyarrow as pa
+
+        assert isinstance(self.domain, Categories)
+        values = pa.array(list(self.domain.values), arrow_type(self.column.type))
+        return pa.table({"value": values, "code": pa.array(range(len(values)), pa.int32())})
+
+    # -- code → value ----------------------------------------------------------------------------------------------
+
+    def decode(self, codes: IntArray, rng: np.random.Generator) -> pa.Array:
+        """Draw a value for each code: the category itself, or a point inside the bin."""
+        import pyarrow as pa
+
+        null = codes == self.domain.cells if self.column.nullable else np.zeros(len(codes), dtype=bool)
+        match self.domain:
+            case Categories():
+                return self._decode_categories(codes, null, rng)
+            case Bins():
+                return self._decode_bins(codes, null, rng)
+            case Opaque():
+                raise TypeError(f"column {self.column.name!r} is opaque and has no values to draw")
+        return pa.nulls(len(codes))
+
+    def _decode_categories(self, codes: IntArray, null: np.ndarray[Any, Any], rng: np.random.Generator) -> pa.Array:
+        import pyarrow as pa
+
+        assert isinstance(self.domain, Categories)
+        kind = self.column.type
+        values = list(self.domain.values)
+        codes = np.where(null, 0, codes)
+        if self.domain.other:
+            if kind.kind == "text" and (kind.length is None or kind.length >= len(OTHER)) and OTHER not in values:
+                values.append(OTHER)
+            elif values:  # no room for a placeholder: spread over the listed values
+                unknown = codes == len(values)
+                codes = np.where(unknown, rng.integers(0, len(values), len(codes)), codes)
+            else:
+                return pa.array([None] * len(codes), arrow_type(kind))
+        dictionary = pa.array(values, arrow_type(kind))
+        return dictionary.take(pa.array(codes, pa.int64(), mask=null))
+
+    def _decode_bins(self, codes: IntArray, null: np.ndarray[Any, Any], rng: np.random.Generator) -> pa.Array:
+        import pyarrow as pa
+
+        assert isinstance(self.domain, Bins)
+        kind = self.column.type
+        axis = [to_axis(kind, e) for e in self.domain.edges]
+        codes = np.where(null, 0, codes)
+        if kind.kind == "float":
+            edges = np.array(axis, dtype=np.float64)
+            points = edges[codes] + rng.random(len(codes)) * (edges[codes + 1] - edges[codes])
+            if self.domain.step is not None:
+                points = np.round(np.round(points / self.domain.step) * self.domain.step, 12)
+            return pa.array(np.clip(points, edges[0], edges[-1]), pa.float64(), mask=null).cast(arrow_type(kind))
+        whole = np.array(axis, dtype=np.int64)
+        points = rng.integers(whole[codes], whole[codes + 1])
+        return _from_axis(kind, points, null)
+
+
+OTHER = "(other)"
+"""Text written for the categories that were too rare to be named."""
+
+
+def _int(code: int) -> Any:
+    import ibis
+
+    return ibis.literal(code, "int32")
+
+
+def _from_axis(kind: Any, points: IntArray, null: np.ndarray[Any, Any]) -> pa.Array:
+    import pyarrow as pa
+
+    target = arrow_type(kind)
+    match kind.kind:
+        case "integer":
+            return pa.array(points, pa.int64(), mask=null).cast(target, safe=False)
+        case "date":
+            return pa.array(points.astype(np.int32), pa.int32(), mask=null).cast(pa.date32())
+        case "timestamp":
+            seconds = pa.array(points, pa.int64(), mask=null).cast(pa.timestamp("s", tz="UTC" if kind.zone else None))
+            return seconds.cast(target)
+        case "time":
+            return pa.array(points * 1_000_000, pa.int64(), mask=null).cast(pa.time64("us")).cast(target)
+        case _:
+            values = [None if n else from_axis(kind, int(p)) for p, n in zip(points, null, strict=True)]
+            return pa.array(values, target)

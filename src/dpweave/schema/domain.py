@@ -1,0 +1,263 @@
+"""Discrete domains of columns, and the views and cliques over which rows are counted.
+
+A domain is public: declared in the plan, or learned under the budget. Codes of a column run over the domain's own
+cells, then one for *other* where the domain has it, then one for null where the column is nullable.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias
+
+from dpweave.errors import PlanError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from dpweave.schema.model import Column, Type
+
+Scalar: TypeAlias = bool | int | float | str | Decimal | date | datetime | time
+Path: TypeAlias = tuple[str, ...]
+"""Names of the foreign keys walked from a base table; ``()`` is the base table itself."""
+
+MAX_CELLS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Categories:
+    """Listed values; anything else is *other* (where there is one), else null, else the first value."""
+
+    values: tuple[Scalar, ...]
+    other: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.values and not self.other:
+            raise PlanError("a list of categories needs at least one value")
+        if len(set(self.values)) != len(self.values):
+            raise PlanError("a list of categories names a value twice")
+
+    @property
+    def cells(self) -> int:
+        """Codes without the one for null."""
+        return len(self.values) + self.other
+
+
+@dataclass(frozen=True)
+class Bins:
+    """Intervals ``[e0, e1), [e1, e2), ...``. Values outside fall into the first or last."""
+
+    edges: tuple[Scalar, ...]
+    step: float | None = None
+    """Floats drawn inside a bin are whole multiples of this (0.01 for prices)."""
+
+    def __post_init__(self) -> None:
+        if len(self.edges) < 2:
+            raise PlanError("bins need at least two edges")
+        if any(not a < b for a, b in zip(self.edges, self.edges[1:], strict=False)):  # type: ignore[operator]
+            raise PlanError("the edges of bins must rise")
+        if any(isinstance(e, float) and not math.isfinite(e) for e in self.edges):
+            raise PlanError("the edges of bins must be finite")
+        if self.step is not None and not self.step > 0:
+            raise PlanError(f"the step of bins must be positive, not {self.step}")
+
+    @property
+    def cells(self) -> int:
+        """Codes without the one for null."""
+        return len(self.edges) - 1
+
+
+@dataclass(frozen=True)
+class Opaque:
+    """Not modelled, beyond whether it is null: identifiers and free text are made anew on output."""
+
+    @property
+    def cells(self) -> int:
+        """Codes without the one for null."""
+        return 1
+
+
+@dataclass(frozen=True)
+class Learn:
+    """Learned under the budget: categories by private partition selection, bins by private quantiles."""
+
+    low: Scalar | None = None
+    high: Scalar | None = None
+    bins: int = 16
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.bins <= 1000:
+            raise PlanError(f"bins to learn must be between 1 and 1000, not {self.bins}")
+
+
+Domain: TypeAlias = Categories | Bins | Opaque
+Declared: TypeAlias = Domain | Learn
+
+
+def size(domain: Domain, *, nullable: bool) -> int:
+    """Number of codes.
+
+    >>> size(Categories(("a", "b"), other=True), nullable=True)
+    4
+    """
+    return domain.cells + nullable
+
+
+def even_bins(kind: Type, low: Scalar, high: Scalar, bins: int, *, step: float | None = None) -> Bins:
+    """Return bins of equal width over ``[low, high]``, with edges of the column's own type.
+
+    >>> from dpweave.schema.model import Type
+    >>> even_bins(Type("integer"), 0, 9, 4).edges, even_bins(Type("integer"), 1, 3, 8).edges
+    ((0, 3, 5, 8, 10), (1, 2, 3, 4))
+    """
+    a, b = to_axis(kind, low), to_axis(kind, high)
+    if not a <= b:
+        raise PlanError(f"a domain from {low} to {high} is empty; low must not pass high")
+    if kind.kind == "float":
+        top = b if b > a else math.nextafter(a, math.inf)
+        points: list[float] = [a + (top - a) * i / bins for i in range(bins)] + [top]
+    else:
+        width = int(b) - int(a) + 1
+        bins = min(bins, width)
+        points = [int(a) - (-width * i // bins) for i in range(bins + 1)]
+    return bins_at(kind, points, step=step)
+
+
+def bins_at(kind: Type, points: Sequence[float], *, step: float | None = None) -> Bins:
+    """Return bins with edges at ``points`` of the number line; points that coincide as values are merged."""
+    edges = [from_axis(kind, points[0])]
+    for point in points[1:]:
+        edge = from_axis(kind, point)
+        if edge > edges[-1]:  # type: ignore[operator]
+            edges.append(edge)
+    if len(edges) == 1:
+        before = from_axis(kind, points[0] - 1)
+        edges.insert(0, before)
+    return Bins(tuple(edges), step=step)
+
+
+_EPOCH = date(1970, 1, 1)
+
+
+def to_axis(kind: Type, value: Scalar) -> float | int:
+    """Put an ordered value on a number line: whole numbers, except for floats."""
+    match kind.kind:
+        case "float":
+            return float(value)  # type: ignore[arg-type]
+        case "integer":
+            return int(value)  # type: ignore[arg-type]
+        case "decimal":
+            return int((Decimal(str(value)) * 10 ** (kind.scale or 0)).to_integral_value())
+        case "date":
+            day = value.date() if isinstance(value, datetime) else value
+            return day.toordinal() - _EPOCH.toordinal()  # type: ignore[union-attr]
+        case "timestamp":
+            moment = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)  # type: ignore[union-attr]  # noqa: DTZ001
+            return int((moment.replace(tzinfo=None) - datetime(1970, 1, 1)) / timedelta(seconds=1))  # noqa: DTZ001
+        case "time":
+            return value.hour * 3600 + value.minute * 60 + value.second  # type: ignore[union-attr]
+        case _:
+            raise PlanError(f"values of type {kind} cannot be put into bins; list categories or make the column opaque")
+
+
+def from_axis(kind: Type, point: float) -> Scalar:
+    """Invert :func:`to_axis`, exactly for whole numbers."""
+    match kind.kind:
+        case "float":
+            return float(point)
+        case "integer":
+            return int(point)
+        case "decimal":
+            return Decimal(int(point)).scaleb(-(kind.scale or 0))
+        case "date":
+            return date.fromordinal(min(max(_EPOCH.toordinal() + int(point), 1), date.max.toordinal()))
+        case "timestamp":
+            low, high = (to_axis(kind, m) for m in (datetime.min, datetime.max))
+            moment = datetime(1970, 1, 1) + timedelta(seconds=min(max(int(point), int(low)), int(high)))  # noqa: DTZ001
+            return moment.replace(tzinfo=UTC) if kind.zone else moment
+        case "time":
+            seconds = min(max(int(point), 0), 86_399)
+            return time(seconds // 3600, seconds // 60 % 60, seconds % 60)
+        case _:
+            raise PlanError(f"values of type {kind} cannot be put into bins")
+
+
+def default_domain(column: Column) -> Declared:
+    """What a draft declares for a column that is no key: learn what can be modelled, leave the rest opaque."""
+    match column.type.kind:
+        case "boolean":
+            return Categories((False, True))
+        case "enum":
+            return Categories(column.type.values)
+        case "integer" | "float" | "decimal" | "date" | "timestamp" | "time" | "text":
+            return Learn()
+        case _:
+            return Opaque()
+
+
+@dataclass(frozen=True, order=True)
+class Attribute:
+    """A column seen from a base table: walk ``path``, then read ``column`` (perhaps a degree, see below)."""
+
+    column: str
+    path: Path = ()
+
+
+def degree(table: str, key: str) -> str:
+    """Name of the derived column of a parent row that counts the rows of ``table`` that lead to it by ``key``.
+
+    >>> degree("orders", "customer_id"), parse_degree("#orders.customer_id")
+    ('#orders.customer_id', ('orders', 'customer_id'))
+    """
+    return f"#{table}.{key}"
+
+
+def parse_degree(column: str) -> tuple[str, str] | None:
+    """Table and foreign key of a degree column, or None for an ordinary one."""
+    if not column.startswith("#"):
+        return None
+    table, _, key = column[1:].rpartition(".")
+    return table, key
+
+
+def degree_bins(cap: int) -> Bins:
+    """Buckets of degrees 0, 1, 2, 3, 4, then in steps of about a quarter up to ``cap``; more fall into the last.
+
+    >>> degree_bins(10).edges
+    (0, 1, 2, 3, 4, 5, 7, 9, 11)
+    """
+    edges = list(range(min(cap, 4) + 2))
+    while edges[-1] <= cap:
+        edges.append(min(max(edges[-1] + 1, math.ceil(edges[-1] * 1.25)), cap + 1))
+    return Bins(tuple(edges))
+
+
+@dataclass(frozen=True)
+class View:
+    """The rows of ``base`` joined along foreign keys: at most one row for each base row.
+
+    ``columns`` gives every attribute a name. Rows are counted only where all paths in ``linked`` and all paths
+    of the attributes asked for lead somewhere.
+    """
+
+    base: str
+    columns: tuple[tuple[str, Attribute], ...]
+    linked: tuple[Path, ...] = ()
+
+    @cached_property
+    def attribute(self) -> Mapping[str, Attribute]:
+        """Attributes by their name in this view."""
+        return dict(self.columns)
+
+    @classmethod
+    def of_table(cls, base: str, columns: tuple[str, ...]) -> View:
+        """Return the table itself, with its own columns under their own names."""
+        return cls(base, tuple((c, Attribute(c)) for c in columns))
+
+    def paths(self, names: tuple[str, ...]) -> tuple[Path, ...]:
+        """All paths that must lead somewhere for a row to be counted over ``names``, prefixes included."""
+        wanted = {self.attribute[n].path for n in names} | set(self.linked)
+        return tuple(sorted({p[:i] for p in wanted for i in range(1, len(p) + 1)}))

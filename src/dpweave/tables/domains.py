@@ -1,0 +1,143 @@
+r"""Domains learned under the budget: lists of categories, and bins whose edges are noisy quantiles.
+
+Both are clients of the wall. Bins come from two noisy histograms: a coarse one over everything the type can hold
+(powers of two, or years) finds where the rows are, a finer one inside that range gives the quantiles.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpweave.privacy.accounting import split
+from dpweave.schema.domain import Bins, Categories, Learn, bins_at, even_bins, from_axis, to_axis
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from dpweave.privacy.window import FloatArray, NoisyMarginal
+    from dpweave.schema.model import Type
+
+    Measure = Callable[[Bins, float], NoisyMarginal]
+
+FINE_CELLS = 512
+SIGNIFICANT = 3.0
+"""Cells are taken to hold rows where their noisy count passes this many standard deviations."""
+
+
+def categories_from(found: Mapping[str, int], *, most: int = 1000) -> Categories:
+    """Return the categories that passed the threshold, commonest first; the rest is *other*."""
+    ranked = sorted(found, key=lambda v: (-found[v], v))[:most]
+    return Categories(tuple(ranked), other=True)
+
+
+def learn_bins(kind: Type, learn: Learn, measure: Measure, *, rho: float) -> Bins:
+    """Learn bins for a column of type ``kind``; ``measure`` gives noisy counts over any bins for some rho.
+
+    Spends exactly ``rho``: a third on the range (nothing where the plan declares it), the rest on quantiles.
+    """
+    if learn.low is not None and learn.high is not None:
+        grid = even_bins(kind, learn.low, learn.high, FINE_CELLS)
+        marginal = measure(grid, rho)
+    else:
+        first, second = split(rho, [1, 2])
+        coarse = bins_at(kind, coarse_points(kind, learn))
+        marginal = measure(coarse, first)
+        grid = refine(kind, coarse, marginal)
+        marginal = measure(grid, second)
+    return quantile_bins(kind, grid, marginal.counts[: grid.cells].astype(np.float64), sigma=marginal.sigma, bins=learn.bins)
+
+
+def coarse_points(kind: Type, learn: Learn) -> list[float]:
+    """Return edges that cover everything the type can hold, where nothing is declared."""
+    match kind.kind:
+        case "date":
+            points: list[float] = [to_axis(kind, date(y, 1, 1)) for y in (1, *range(1900, 2101), 9999)]
+        case "timestamp":
+            points = [to_axis(kind, datetime(y, 1, 1)) for y in (1, *range(1900, 2101), 9999)]  # noqa: DTZ001
+        case "time":
+            points = [3600 * h for h in range(24)] + [86_399]
+        case "float":
+            powers = [2.0**k for k in range(-10, 61, 1)]
+            points = [*(-p for p in reversed(powers)), 0.0, *powers]
+        case _:
+            largest = 2 ** min((kind.bits or 64) - 2, 60) if kind.kind == "integer" else 2**60
+            powers = [2.0**k for k in range(61) if 2**k <= largest]
+            points = [*(-p for p in reversed(powers)), 0, *powers]
+    if learn.low is not None:
+        low = to_axis(kind, learn.low)
+        points = [low, *(p for p in points if p > low)]
+    if learn.high is not None:
+        high = to_axis(kind, learn.high)
+        points = [*(p for p in points if p < high), high]
+    return points
+
+
+def refine(kind: Type, coarse: Bins, marginal: NoisyMarginal) -> Bins:
+    """Return a finer grid over the coarse cells from the first to the last that clearly hold rows."""
+    counts = marginal.counts[: coarse.cells]
+    full = np.flatnonzero(counts > SIGNIFICANT * marginal.sigma)
+    if not len(full):
+        full = np.array([int(np.argmax(counts))])
+    points = [to_axis(kind, e) for e in coarse.edges[full[0] : full[-1] + 2]]
+    parts = max(4, FINE_CELLS // (len(points) - 1))
+    fine: list[float] = []
+    for a, b in zip(points, points[1:], strict=False):
+        if kind.kind == "float":
+            fine += [a + (b - a) * i / parts for i in range(parts)]
+        else:
+            pieces = int(min(parts, b - a))
+            fine += [int(a) + (int(b) - int(a)) * i // pieces for i in range(pieces)]
+    return bins_at(kind, [*fine, points[-1]])
+
+
+def quantile_bins(kind: Type, grid: Bins, counts: FloatArray, *, sigma: float, bins: int) -> Bins:
+    """Join neighbouring cells of ``grid`` into at most ``bins`` that hold about equally many rows.
+
+    Ends that cannot be told from empty are cut off: values out there fall into the outer bins.
+    """
+    points = [to_axis(kind, e) for e in grid.edges]
+    first, last = _support(counts, sigma)
+    points, counts = points[first : last + 2], np.maximum(counts[first : last + 1], 0.0)
+    total = float(counts.sum())
+    # A bin should rise above the noise of its own cells.
+    bins = max(1, min(bins, int(total / (2 * SIGNIFICANT * sigma)) if sigma > 0 else bins, len(counts)))
+    edges = [points[0]]
+    inside = 0.0
+    for point, count in zip(points[1:-1], counts[:-1], strict=True):
+        inside += count
+        if inside >= total / bins and len(edges) < bins:
+            edges.append(point)
+            inside = 0.0
+    return bins_at(kind, [*edges, points[-1]])
+
+
+def _support(counts: FloatArray, sigma: float) -> tuple[int, int]:
+    """First and last cell such that what lies outside on either side is within its noise."""
+
+    def cut(values: FloatArray) -> int:
+        running = np.cumsum(values)
+        noise = SIGNIFICANT * sigma * np.sqrt(np.arange(1, len(values) + 1))
+        clear = np.flatnonzero(running > noise)
+        if not len(clear):
+            return 0
+        # walk back to the largest single cell that made the difference
+        stop = int(clear[0])
+        return max(0, min(stop, int(np.argmax(values[: stop + 1]))))
+
+    first, last = cut(counts), len(counts) - 1 - cut(counts[::-1])
+    return (first, last) if first <= last else (0, len(counts) - 1)
+
+
+def public_bins(kind: Type, values: list[object], *, bins: int) -> Bins:
+    """Bins for a public column, from its values themselves."""
+    axis = sorted({to_axis(kind, v) for v in values if v is not None})  # type: ignore[arg-type]
+    if not axis:
+        return Bins((from_axis(kind, 0), from_axis(kind, 1)))
+    step = 1 if kind.kind != "float" else 0
+    if len(axis) <= bins:
+        return bins_at(kind, [*axis, axis[-1] + (step or 1)])
+    picks = [axis[len(axis) * i // bins] for i in range(bins)]
+    return bins_at(kind, [*picks, axis[-1] + step])
