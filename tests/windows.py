@@ -1,4 +1,4 @@
-"""A wall of paper for tests of clients: code arrays in memory, the true law of the noise, and a record of what was asked."""
+"""A wall of paper for tests of clients: codes in memory, the true law of the noise, a record of what was asked."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class ArrayWindow:
             raise ValueError("weights must be positive, one per clique")
         sigmas = self._l2 / np.sqrt(2 * rho * shares / shares.sum())
         return tuple(
-            NoisyMarginal(c, self.exact(c) + discrete_gaussian(sigma, self.exact(c).shape, self._random), float(sigma))
+            NoisyMarginal(c, np.asarray(self.exact(c) + self._noise(sigma, c)), float(sigma))
             for c, sigma in zip(cliques, sigmas, strict=True)
         )
 
@@ -103,6 +103,9 @@ class ArrayWindow:
         scale = self._l1 * weights.max() / np.sqrt(2 * rho / count)
         noisy = scores + self._random.gumbel(scale=scale, size=scores.size)
         return tuple(int(i) for i in np.argsort(-noisy)[:count])
+
+    def _noise(self, sigma: float, columns: Columns) -> IntArray:
+        return discrete_gaussian(sigma, self.exact(columns).shape, self._random)
 
     def _distance(self, candidate: Candidate) -> float:
         truth = self.exact(candidate.columns)

@@ -1,0 +1,145 @@
+"""AIM: marginals chosen round by round where the model is worst (McKenna, Mullins, Sheldon, Miklau 2022)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpweave.errors import UsageError
+from dpweave.privacy.window import Candidate, Columns
+from dpweave.tables.base import Registration, Structure
+from dpweave.tables.graphical.table import GraphicalTable, restore
+from dpweave.tables.session import Session, polish
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from dpweave.privacy.window import FloatArray, Window
+
+MAX_PREDICTED = 1 << 23
+"""Cells of all candidates' predictions together: 64 megabytes."""
+MAX_TRIPLES = 1500
+"""Triples of columns are candidates up to this many; beyond, pairs alone."""
+MEAN_ABSOLUTE = math.sqrt(2 / math.pi)
+"""Mean absolute value of a standard normal variable."""
+
+
+@dataclass(frozen=True)
+class AIM:
+    """Select the worst-fitting marginal, measure it, fit; spend more per round when a round taught nothing.
+
+    A candidate r scores :math:`w_r(\\lVert M_r(D) - M_r(\\hat p)\\rVert_1 - \\sqrt{2/\\pi}\\,\\sigma n_r)`: what measuring it
+    would gain over the noise it would bring. :math:`w_r` adds up the workload's weights, each times the number of
+    columns it shares with r. Candidates that would make the model too large wait; the allowance grows with the budget
+    spent. ``rounds`` per column sets the first noise level, ``selection`` is the share of rho for choosing.
+    """
+
+    rounds: float = 16.0
+    selection: float = 0.1
+    model_cells: int = 1 << 18
+    name: str = field(default="aim", init=False)
+
+    def __post_init__(self) -> None:
+        if not self.rounds >= 1:
+            raise UsageError(f"rounds per column must be at least 1, got {self.rounds}")
+        if not 0 < self.selection < 1:
+            raise UsageError(f"the share for selection must lie between 0 and 1, got {self.selection}")
+
+    def fit(
+        self,
+        window: Window,
+        *,
+        rho: float,
+        rows: float | None,
+        structure: Structure,
+        progress: Callable[[str, float], None],
+    ) -> GraphicalTable:
+        """Measure columns, then marginals round by round until rho is spent."""
+        session = Session(window, rho=rho, rows=rows, structure=structure)
+        weights = closure(session)
+        progress("measuring columns", 0.0)
+        if all(len(clique) < 2 for clique in weights):
+            session.measure_singles(session.purse.rest())
+            return polish(session, progress)
+        each = rho / (self.rounds * len(session.columns))
+        session.measure_singles(session.purse.take((1 - self.selection) * each * len(session.columns)))
+        session.merge_rare()
+        session.solve(iterations=100, tolerance=1e-3)
+        while session.purse.left > 0:
+            progress("choosing and measuring", 0.95 * (1 - session.purse.left / rho))
+            last = session.purse.left < 2 * each
+            each = session.purse.left if last else each
+            if not self._round(session, weights, each, last=last):
+                each *= 4
+        return polish(session, progress)
+
+    def _round(self, session: Session, weights: Mapping[Columns, float], rho: float, *, last: bool) -> bool:
+        """One choice and one measurement; whether it moved the model by more than its noise."""
+        allowed = self._allowed(session, weights, rho)
+        predicted = session.predictions(allowed)
+        noise = {c: session.noise(c, (1 - self.selection) * rho) for c in allowed}
+        chosen = allowed[0]
+        if len(allowed) > 1:
+            candidates = [
+                Candidate(c, predicted[c], weights[c], weights[c] * MEAN_ABSOLUTE * noise[c]) for c in allowed
+            ]
+            chosen = allowed[session.window.select(candidates, rho=session.purse.take(self.selection * rho))[0]]
+        share = session.purse.rest() if last else session.purse.take((1 - self.selection) * rho)
+        before: FloatArray = predicted[chosen]
+        for noisy in session.window.measure([chosen], rho=share):
+            session.add(noisy)
+        if last:
+            return True
+        session.solve(iterations=30, tolerance=1e-3)
+        after = session.predictions([chosen])[chosen]
+        return bool(np.abs(after - before).sum() > MEAN_ABSOLUTE * noise[chosen])
+
+    def _allowed(self, session: Session, weights: Mapping[Columns, float], rho: float) -> list[Columns]:
+        """Candidates whose model stays within the part of the size limit that the spent budget has earned."""
+        purse = session.purse
+        earned = min(1.0, (purse.rho - purse.left + rho) / purse.rho)
+        limit = min(self.model_cells, session.structure.max_model_cells)
+        return [c for c in weights if len(c) == 1 or session.admits(session.reduction.variables(c), earned * limit)]
+
+
+def closure(session: Session) -> dict[Columns, float]:
+    """Every candidate with its weight: all subsets of the workload's cliques, within the size limits."""
+    columns = session.columns
+    reduction = session.reduction
+    if session.structure.workload is not None:
+        workload: dict[Columns, float] = {}
+        for clique, weight in session.structure.workload.items():
+            base = reduction.base(clique)
+            workload[base] = workload.get(base, 0.0) + weight
+    else:
+        order = 3 if math.comb(len(columns), 3) <= MAX_TRIPLES else 2
+        workload = dict.fromkeys(combinations(columns, min(order, len(columns))), 1.0)
+    workload.pop((), None)
+    small = {
+        subset
+        for clique in workload
+        for k in range(1, len(clique) + 1)
+        for subset in combinations(clique, k)
+        if reduction.cells(subset) <= session.structure.max_cells
+    }
+    candidates: dict[Columns, float] = {}
+    used = 0
+    for clique in sorted(small, key=lambda c: (reduction.cells(c), c)):
+        used += reduction.cells(clique)
+        if used > MAX_PREDICTED:
+            break
+        candidates[clique] = _weight(clique, workload)
+    largest = max(candidates.values(), default=1.0)
+    return {clique: weight / largest for clique, weight in candidates.items()}
+
+
+def _weight(clique: Columns, workload: Mapping[Columns, float]) -> float:
+    inside = set(clique)
+    return sum(weight * len(inside.intersection(other)) for other, weight in workload.items())
+
+
+REGISTRATION = Registration(make=AIM, restore=restore)

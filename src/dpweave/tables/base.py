@@ -1,0 +1,236 @@
+"""What a table model is, what it may know, and how one is found by name.
+
+A model is fitted through a :class:`~dpweave.privacy.window.Window` for an amount of rho and never sees rows. What
+comes out, a :class:`FittedTable`, depends on noisy counts alone: it may be sampled and stored for nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from dpweave.errors import BudgetError, PlanError, UsageError, nearest
+from dpweave.privacy.window import Columns, FloatArray, IntArray, Window
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+BoolArray = npt.NDArray[np.bool_]
+
+ENTRY_POINTS = "dpweave.table_models"
+BUILT_IN = {name: f"dpweave.tables.{name}" for name in ("aim", "auto", "external", "independent", "mst")}
+MAX_CELLS = 1 << 20
+"""Cells one marginal may have: eight megabytes."""
+MAX_MODEL_CELLS = 1 << 21
+"""Cells all factors of a fitted model may have together: sixteen megabytes, of which estimation holds a few copies."""
+
+
+@dataclass(frozen=True)
+class StructuralZero:
+    """Combinations of ``columns`` that cannot occur: true cells of ``mask`` are impossible."""
+
+    columns: Columns
+    mask: BoolArray
+
+    def __post_init__(self) -> None:
+        if not self.columns or len(set(self.columns)) != len(self.columns):
+            raise PlanError(f"a structural zero needs distinct columns, got {self.columns!r}")
+        if self.mask.dtype != np.bool_ or self.mask.ndim != len(self.columns):
+            raise PlanError(f"the mask of the structural zero over {self.columns} must be boolean with one axis per column")
+        if self.mask.all():
+            raise PlanError(f"the structural zero over {self.columns} forbids every combination")
+
+
+@dataclass(frozen=True)
+class Dependency:
+    """``dependent = table[determinants]``, exactly: city → country."""
+
+    determinants: Columns
+    dependent: str
+    table: IntArray
+
+    def __post_init__(self) -> None:
+        if not self.determinants or len({*self.determinants, self.dependent}) != len(self.determinants) + 1:
+            raise PlanError(f"{self.determinants!r} cannot determine {self.dependent!r}: columns must be distinct")
+        if self.table.ndim != len(self.determinants) or not np.issubdtype(self.table.dtype, np.integer):
+            raise PlanError(f"the table of {self.dependent!r} needs integer codes and one axis per determinant")
+
+
+@dataclass(frozen=True)
+class Structure:
+    """Public facts about a table, beyond the number of codes per column.
+
+    ``workload`` weighs the sets of columns whose marginals matter (``None``: all pairs and triples alike).
+    """
+
+    zeros: tuple[StructuralZero, ...] = ()
+    dependencies: tuple[Dependency, ...] = ()
+    workload: Mapping[Columns, float] | None = None
+    max_cells: int = MAX_CELLS
+    max_model_cells: int = MAX_MODEL_CELLS
+
+    def __post_init__(self) -> None:
+        if self.max_cells < 1 or self.max_model_cells < 1:
+            raise PlanError(f"size limits must be positive, got {self.max_cells} and {self.max_model_cells}")
+        for columns, weight in (self.workload or {}).items():
+            if not columns or len(set(columns)) != len(columns):
+                raise PlanError(f"a workload needs distinct columns, got {columns!r}")
+            if not (math.isfinite(weight) and weight > 0):
+                raise PlanError(f"the weight of workload {columns} must be positive, got {weight}")
+
+    def check(self, shape: Mapping[str, int]) -> None:
+        """Refuse facts that do not fit ``shape``."""
+        for column, size in shape.items():
+            if size < 1:
+                raise PlanError(f"column {column!r} has {size} codes; a domain needs at least one")
+        for zero in self.zeros:
+            if zero.mask.shape != _sizes(zero.columns, shape, "structural zero"):
+                raise PlanError(f"the mask over {zero.columns} has shape {zero.mask.shape}, the domain another")
+        for dependency in self.dependencies:
+            sizes = _sizes(dependency.determinants, shape, "dependency")
+            (limit,) = _sizes((dependency.dependent,), shape, "dependency")
+            if dependency.table.shape != sizes:
+                raise PlanError(f"the table of {dependency.dependent!r} has shape {dependency.table.shape}, not {sizes}")
+            if dependency.table.min() < 0 or dependency.table.max() >= limit:
+                raise PlanError(f"the table of {dependency.dependent!r} holds codes outside 0..{limit - 1}")
+        for columns in self.workload or ():
+            _sizes(columns, shape, "workload")
+
+
+def _sizes(columns: Columns, shape: Mapping[str, int], what: str) -> tuple[int, ...]:
+    for column in columns:
+        if column not in shape:
+            raise PlanError(f"{what} names column {column!r}; {nearest(column, shape)}")
+    return tuple(shape[column] for column in columns)
+
+
+@runtime_checkable
+class FittedTable(Protocol):
+    """A distribution over rows of codes, made from noisy counts."""
+
+    @property
+    def rows(self) -> float:
+        """Estimated number of rows, not negative."""
+        ...
+
+    def marginal(self, columns: Columns) -> FloatArray:
+        """Expected counts over ``columns``, one axis each; they add up to :attr:`rows`."""
+        ...
+
+    def sample(self, rows: int, rng: np.random.Generator) -> dict[str, IntArray]:
+        """Codes of ``rows`` rows for every column; the same for the same state of ``rng``."""
+        ...
+
+    def state(self) -> tuple[dict[str, object], dict[str, npt.NDArray[Any]]]:
+        """What :func:`restore` needs: a JSON object and arrays."""
+        ...
+
+
+@runtime_checkable
+class TableModel(Protocol):
+    """A way to spend rho on one table."""
+
+    @property
+    def name(self) -> str:
+        """The registered name under which :func:`restore` finds what this model fits."""
+        ...
+
+    def fit(
+        self,
+        window: Window,
+        *,
+        rho: float,
+        rows: float | None,
+        structure: Structure,
+        progress: Callable[[str, float], None],
+    ) -> FittedTable:
+        """Spend exactly ``rho`` through ``window``. ``rows`` is the noisy row count where one was measured before."""
+        ...
+
+
+@dataclass(frozen=True)
+class Registration:
+    """What an entry point of the group ``dpweave.table_models`` must load to."""
+
+    make: Callable[..., TableModel]
+    restore: Callable[[dict[str, Any], dict[str, npt.NDArray[Any]]], FittedTable]
+
+
+def registered() -> tuple[str, ...]:
+    """Every known name, sorted."""
+    return tuple(sorted({*BUILT_IN, *(point.name for point in entry_points(group=ENTRY_POINTS))}))
+
+
+def _registration(name: str) -> Registration:
+    if name in BUILT_IN:
+        found: object = import_module(BUILT_IN[name]).REGISTRATION
+    else:
+        points = [point for point in entry_points(group=ENTRY_POINTS) if point.name == name]
+        if not points:
+            raise PlanError(f"no table mechanism is called {name!r}; {nearest(name, registered())}")
+        found = points[0].load()
+    if not isinstance(found, Registration):
+        raise PlanError(f"the entry point {name!r} of {ENTRY_POINTS} is not a dpweave.tables.base.Registration")
+    return found
+
+
+def table_model(name: str, **options: Any) -> TableModel:
+    """Make the table model called ``name``.
+
+    >>> table_model("atm")
+    Traceback (most recent call last):
+    dpweave.errors.PlanError: no table mechanism is called 'atm'; known are aim, auto, external, independent, mst
+    """
+    make = _registration(name).make
+    try:
+        return make(**options)
+    except TypeError as error:
+        raise UsageError(f"table mechanism {name!r} does not take these options: {error}") from error
+
+
+def restore(name: str, state: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> FittedTable:
+    """Rebuild what ``state()`` of a table fitted by the model called ``name`` returned."""
+    return _registration(name).restore(state, arrays)
+
+
+@dataclass
+class Purse:
+    """An amount of rho that is handed out to the last digit.
+
+    Shares are rounded down to a multiple of 2^-30 of the leading bit of ``rho``. Then every partial sum and the rest
+    are floating-point numbers, so the parts add up to ``rho`` exactly, in any order.
+
+    >>> purse = Purse(0.1)
+    >>> parts = [purse.take(0.03), purse.take(0.05), purse.rest()]
+    >>> sum(parts) == 0.1
+    True
+    """
+
+    rho: float
+    left: float = field(init=False)
+    _grain: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.rho) and self.rho > 0):
+            raise BudgetError(f"a table model needs a positive share of rho, got {self.rho}; raise its share in the plan")
+        self.left = self.rho
+        self._grain = math.ldexp(1.0, math.frexp(self.rho)[1] - 31)
+
+    def take(self, rho: float) -> float:
+        """Hand out ``rho`` rounded down to the grain (at least one grain), which must leave something."""
+        share = max(math.floor(rho / self._grain), 1) * self._grain
+        if not share < self.left:
+            raise BudgetError(f"a share of {rho} does not fit into what is left, {self.left}")
+        self.left -= share
+        return share
+
+    def rest(self) -> float:
+        """Hand out all that is left."""
+        share, self.left = self.left, 0.0
+        return share

@@ -1,0 +1,1 @@
+"""Graphical models estimated from noisy marginals: junction tree, sum-product, mirror descent, row generation."""
