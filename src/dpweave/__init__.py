@@ -1,0 +1,30 @@
+"""dpweave: turn a private relational database into a synthetic one that anybody may have."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import version as _version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dpweave.model import Model, load
+    from dpweave.pipeline import fit
+    from dpweave.plan import Plan
+
+_HOMES = {
+    "Model": "dpweave.model",
+    "Plan": "dpweave.plan",
+    "fit": "dpweave.pipeline",
+    "load": "dpweave.model",
+}
+
+__all__ = ["Model", "Plan", "fit", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import public names when they are first used, so that ``import dpweave`` stays quick."""
+    if name == "__version__":
+        return _version("dpweave")
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'dpweave' has no attribute {name!r}")

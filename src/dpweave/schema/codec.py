@@ -142,8 +142,7 @@ class Codec:
                 points = np.round(np.round(points / self.domain.step) * self.domain.step, 12)
             return pa.array(np.clip(points, edges[0], edges[-1]), pa.float64(), mask=null).cast(arrow_type(kind))
         whole = np.array(axis, dtype=np.int64)
-        points = rng.integers(whole[codes], whole[codes + 1])
-        return _from_axis(kind, points, null)
+        return _from_axis(kind, rng.integers(whole[codes], whole[codes + 1]), null)
 
 
 OTHER = "(other)"

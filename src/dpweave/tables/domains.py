@@ -115,19 +115,21 @@ def quantile_bins(kind: Type, grid: Bins, counts: FloatArray, *, sigma: float, b
 
 
 def _support(counts: FloatArray, sigma: float) -> tuple[int, int]:
-    """First and last cell such that what lies outside on either side is within its noise."""
+    """First and last cell of the range that holds rows: where the running count starts to rise from either end.
 
-    def cut(values: FloatArray) -> int:
-        running = np.cumsum(values)
-        noise = SIGNIFICANT * sigma * np.sqrt(np.arange(1, len(values) + 1))
-        clear = np.flatnonzero(running > noise)
-        if not len(clear):
+    Before the range a running sum of noisy counts wanders about 0, inside it climbs by the mean count per cell. Its lowest
+    point against half that slope is the usual (CUSUM) estimate of where the climb begins.
+    """
+
+    def start(values: FloatArray) -> int:
+        running = np.concatenate([[0.0], np.cumsum(values)])
+        clear = np.flatnonzero(running > SIGNIFICANT * sigma * np.sqrt(np.arange(len(running))))
+        if len(clear) < 2:
             return 0
-        # walk back to the largest single cell that made the difference
-        stop = int(clear[0])
-        return max(0, min(stop, int(np.argmax(values[: stop + 1]))))
+        slope = max(running[-1], 0.0) / len(values)
+        return int(np.argmin(running[: clear[1] + 1] - slope / 2 * np.arange(clear[1] + 1)))
 
-    first, last = cut(counts), len(counts) - 1 - cut(counts[::-1])
+    first, last = start(counts), len(counts) - 1 - start(counts[::-1])
     return (first, last) if first <= last else (0, len(counts) - 1)
 
 

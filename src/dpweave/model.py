@@ -1,0 +1,232 @@
+"""Model: a release and what was fitted to it. Sampling sees nothing else, costs nothing, and repeats."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import zipfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpweave.errors import DpweaveError, ModelFileError, TargetError, UsageError
+from dpweave.plan import Plan
+from dpweave.privacy.release import Certificate, Discovered, Measured, Release, Selected
+from dpweave.privacy.window import NoisyMarginal
+from dpweave.schema.domain import Attribute, View
+from dpweave.tables.base import restore
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+    from dpweave.synthetic import SyntheticDatabase
+    from dpweave.tables.base import FittedTable
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Model:
+    """Everything that was learned, all of it safe to publish."""
+
+    plan: Plan
+    """The plan with every learned domain filled in."""
+    certificate: Certificate
+    release: Release
+    sizes: Mapping[str, float]
+    """Noisy number of rows of each private table."""
+    linked: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    """Share of rows with a target, by (table, foreign key), where a key may be null."""
+    tables: Mapping[str, FittedTable] = field(default_factory=dict)
+    mechanisms: Mapping[str, str] = field(default_factory=dict)
+    """Name of the table model that fitted each table."""
+    public: Mapping[str, pa.Table] = field(default_factory=dict)
+
+    def sample(self, scale: float = 1.0, seed: int = 0) -> SyntheticDatabase:
+        """Draw a synthetic database, ``scale`` times the size of the real one. Free; the same seed gives the same."""
+        from dpweave.synthetic import SyntheticDatabase
+        from dpweave.weaving import Weaver
+
+        if isinstance(scale, bool) or not isinstance(scale, (int, float)) or not (math.isfinite(scale) and scale > 0):
+            raise UsageError(f"scale must be a positive number, not {scale!r}")
+        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+            raise UsageError(f"seed must be a whole number of at least 0, not {seed!r}")
+        return SyntheticDatabase(self.plan.database, Weaver(self, scale=scale, seed=int(seed)).weave())
+
+    def save(self, path: str | Path) -> None:
+        """Write the model as a zip of JSON, TOML and Arrow, whole or not at all."""
+        target = Path(path)
+        temporary = target.with_name(target.name + ".part")
+        try:
+            with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+                for name, content in _entries(self).items():
+                    archive.writestr(name, content)
+            temporary.replace(target)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise TargetError(f"the model cannot be written to {target}: {error.strerror}") from None
+
+
+def load(path: str | Path) -> Model:
+    """Read a model that :meth:`Model.save` wrote."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = {name: archive.read(name) for name in archive.namelist()}
+    except OSError as error:
+        raise ModelFileError(f"the model {path} cannot be read: {error.strerror or 'no such file'}") from None
+    except (zipfile.BadZipFile, EOFError, zipfile.zlib.error):  # type: ignore[attr-defined]
+        raise ModelFileError(f"the model {path} is damaged or not a model; take it from where it was saved again") from None
+    try:
+        manifest = json.loads(entries["manifest.json"])
+        if manifest["format"] != FORMAT:
+            raise ModelFileError(f"the model {path} has format {manifest['format']!r}; this dpweave reads format {FORMAT}")
+        return _from_entries(manifest, entries)
+    except ModelFileError:
+        raise
+    except (KeyError, ValueError, TypeError, DpweaveError, AttributeError):
+        raise ModelFileError(f"the model {path} lacks parts that this dpweave needs; it was damaged or written by another version") from None
+
+
+def _entries(model: Model) -> dict[str, bytes]:
+    states = {name: fitted.state() for name, fitted in model.tables.items()}
+    arrays = {f"tables/{t}/{k}": v for t, (_, found) in states.items() for k, v in found.items()}
+    arrays |= {f"measured/{i}": m.marginal.counts for i, m in enumerate(model.release.measured)}
+    manifest = {
+        "format": FORMAT,
+        "sizes": dict(model.sizes),
+        "linked": [[t, k, share] for (t, k), share in model.linked.items()],
+        "tables": {t: {"mechanism": model.mechanisms[t], "state": state} for t, (state, _) in states.items()},
+        "public": list(model.public),
+    }
+    entries = {
+        "manifest.json": json.dumps(manifest, indent=1).encode(),
+        "plan.toml": model.plan.to_toml().encode(),
+        "certificate.json": model.certificate.to_json().encode(),
+        "release.json": json.dumps(release_to_dict(model.release), indent=1, default=str).encode(),
+        "arrays.arrow": _pack(arrays),
+    }
+    return entries | {f"public/{i}.arrow": _ipc(t) for i, t in enumerate(model.public.values())}
+
+
+def _from_entries(manifest: dict[str, Any], entries: dict[str, bytes]) -> Model:
+    import pyarrow as pa
+
+    arrays = _unpack(entries["arrays.arrow"])
+    tables = {}
+    for name, entry in manifest["tables"].items():
+        mark = f"tables/{name}/"
+        own = {k.removeprefix(mark): v for k, v in arrays.items() if k.startswith(mark)}
+        tables[name] = restore(entry["mechanism"], entry["state"], own)
+    return Model(
+        plan=Plan.from_toml(entries["plan.toml"].decode()),
+        certificate=Certificate.from_json(entries["certificate.json"].decode()),
+        release=_release_from_dict(json.loads(entries["release.json"]), arrays),
+        sizes=manifest["sizes"],
+        linked={(t, k): share for t, k, share in manifest["linked"]},
+        tables=tables,
+        mechanisms={t: entry["mechanism"] for t, entry in manifest["tables"].items()},
+        public={t: pa.ipc.open_file(entries[f"public/{i}.arrow"]).read_all() for i, t in enumerate(manifest["public"])},
+    )
+
+
+def release_to_dict(release: Release) -> dict[str, Any]:
+    """Return a release as plain values; counts of marginals are kept apart, as Arrow."""
+    return {
+        "measured": [
+            {
+                "what": m.what,
+                "view": _view_to_dict(m.view),
+                "columns": list(m.marginal.columns),
+                "domains": [_domain_to_dict(d) for d in m.domains],
+                "sigma": m.marginal.sigma,
+            }
+            for m in release.measured
+        ],
+        "selected": [
+            {"what": s.what, "view": _view_to_dict(s.view), "candidates": [list(c) for c in s.candidates], "chosen": list(s.chosen)}
+            for s in release.selected
+        ],
+        "discovered": [
+            {"what": d.what, "table": d.table, "column": d.column, "counts": dict(d.counts), "sigma": d.sigma, "threshold": d.threshold}
+            for d in release.discovered
+        ],
+    }
+
+
+def _release_from_dict(data: dict[str, Any], arrays: Mapping[str, Any]) -> Release:
+    return Release(
+        measured=[
+            Measured(
+                m["what"],
+                _view_from_dict(m["view"]),
+                tuple(m["domains"]),
+                NoisyMarginal(tuple(m["columns"]), arrays[f"measured/{i}"], m["sigma"]),
+            )
+            for i, m in enumerate(data["measured"])
+        ],
+        selected=[
+            Selected(s["what"], _view_from_dict(s["view"]), tuple(tuple(c) for c in s["candidates"]), tuple(s["chosen"]))
+            for s in data["selected"]
+        ],
+        discovered=[Discovered(**d) for d in data["discovered"]],
+    )
+
+
+def _domain_to_dict(domain: Any) -> Any:
+    """Return a domain as plain values, for people: edges and categories as they print."""
+    if isinstance(domain, dict):
+        return domain
+    return {"kind": type(domain).__name__.lower()} | {
+        k: [str(v) for v in value] if isinstance(value, tuple) else value for k, value in vars(domain).items()
+    }
+
+
+def _view_to_dict(view: View) -> dict[str, Any]:
+    return {
+        "base": view.base,
+        "columns": [[n, a.column, list(a.path)] for n, a in view.columns],
+        "linked": [list(p) for p in view.linked],
+    }
+
+
+def _view_from_dict(data: dict[str, Any]) -> View:
+    columns = tuple((n, Attribute(c, tuple(p))) for n, c, p in data["columns"])
+    return View(data["base"], columns, tuple(tuple(p) for p in data["linked"]))
+
+
+def _ipc(table: pa.Table) -> bytes:
+    import pyarrow as pa
+
+    sink = io.BytesIO()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def _pack(arrays: Mapping[str, Any]) -> bytes:
+    """Put NumPy arrays into one Arrow file: name, type, shape, bytes."""
+    import pyarrow as pa
+
+    plain = {name: np.ascontiguousarray(a) for name, a in arrays.items()}
+    return _ipc(
+        pa.table(
+            {
+                "name": pa.array(list(plain), pa.string()),
+                "dtype": pa.array([a.dtype.str for a in plain.values()], pa.string()),
+                "shape": pa.array([list(np.shape(arrays[n])) for n in plain], pa.list_(pa.int64())),
+                "data": pa.array([a.tobytes() for a in plain.values()], pa.large_binary()),
+            }
+        )
+    )
+
+
+def _unpack(content: bytes) -> dict[str, Any]:
+    import pyarrow as pa
+
+    rows = pa.ipc.open_file(content).read_all().to_pylist()
+    return {r["name"]: np.frombuffer(r["data"], dtype=np.dtype(r["dtype"])).reshape(r["shape"]).copy() for r in rows}

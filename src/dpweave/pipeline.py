@@ -1,0 +1,178 @@
+"""fit(): private rows in, a model out. One straight page, top to bottom."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from dpweave.budget import Allocation, Task, allocate, is_category
+from dpweave.errors import UsageError
+from dpweave.model import Model
+from dpweave.privacy.accounting import Budget
+from dpweave.privacy.curator import Curator
+from dpweave.privacy.ledger import Ledger
+from dpweave.privacy.noise import InsecureNoise
+from dpweave.privacy.release import Certificate, guarantees
+from dpweave.progress import Progress, reporter
+from dpweave.schema.codec import Codec
+from dpweave.schema.domain import Categories, Domain, Learn, View
+from dpweave.sources import open_source
+from dpweave.tables.base import Structure, table_model
+from dpweave.tables.domains import categories_from, learn_bins, public_bins
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from dpweave.plan import Plan
+    from dpweave.privacy.window import NoisyMarginal
+    from dpweave.schema.domain import Bins
+    from dpweave.sources.base import Source
+    from dpweave.tables.base import FittedTable
+
+
+def fit(
+    source: object,
+    plan: Plan,
+    *,
+    epsilon: float,
+    delta: float,
+    ledger: str | Path | None = None,
+    label: str | None = None,
+    progress: bool | Callable[[str, float], None] = False,
+    insecure_seed: int | None = None,
+) -> Model:
+    """Spend (epsilon, delta) once on ``source`` as ``plan`` says, and return a model that can be sampled forever.
+
+    ``ledger`` names the file that remembers what was spent; without one, only the certificate does. ``label`` says in
+    the ledger who asked. ``insecure_seed`` makes the noise repeatable, for tests, and stamps the certificate INSECURE.
+    """
+    allocation = allocate(plan, epsilon=epsilon, delta=delta)
+    report = reporter(progress)
+    with open_source(source) as opened:
+        plan.require(opened.catalogue)
+        opened.declare(plan.database)
+        limit = Budget(allocation.rho, allocation.delta_categories)
+        book = Ledger.open(ledger, database=opened.name, limit=limit, tables=plan.protect, label=label)
+        noise = None if insecure_seed is None else InsecureNoise(insecure_seed)
+        curator = Curator(opened, plan.promise, ledger=book, noise=noise)
+        with report.step("check keys and bounds"):
+            curator.check()
+        public = {name: _read_public(opened, name, report) for name in plan.public}
+        plan = _learn_domains(curator, plan, allocation, public, report)
+        sizes, linked = _measure_sizes(curator, plan, allocation, report)
+        tables, mechanisms = _fit_tables(curator, plan, allocation, sizes, report)
+        certificate = _certify(curator, plan, book, delta=delta, database=opened.name)
+    return Model(plan, certificate, curator.release, sizes, linked, tables, mechanisms, public)
+
+
+def _read_public(source: Source, name: str, report: Progress) -> pa.Table:
+    import pyarrow as pa
+
+    from dpweave.schema.arrow import arrow_schema
+
+    with report.step(f"read public table {name}"):
+        return pa.Table.from_batches(source.read(name), schema=arrow_schema(source.database[name]))
+
+
+def _learn_domains(
+    curator: Curator, plan: Plan, allocation: Allocation, public: dict[str, pa.Table], report: Progress
+) -> Plan:
+    """Fill in every domain that the plan wants learned, and tell the Curator how columns are coded."""
+    for table in plan.tables:
+        for column in table.columns:
+            domain = column.domain
+            if domain is None:
+                continue
+            if isinstance(domain, Learn):
+                with report.step(f"learn the domain of {table.name}.{column.name}"):
+                    if table.name in public:
+                        domain = _public_domain(public[table.name], column.column, domain)
+                    else:
+                        domain = _learn_domain(curator, plan, allocation, Task("domains", table.name, column.name), domain)
+                plan = plan.replace_domain(table.name, column.name, domain)
+            curator.set_codec(table.name, column.name, Codec(column.column, domain))
+    return plan
+
+
+def _public_domain(table: pa.Table, column: Any, learn: Learn) -> Domain:
+    values = table[column.name].unique().to_pylist()
+    if column.type.ordered:
+        return public_bins(column.type, values, bins=learn.bins)
+    return Categories(tuple(sorted(v for v in values if v is not None)), other=True)
+
+
+def _learn_domain(curator: Curator, plan: Plan, allocation: Allocation, task: Task, learn: Learn) -> Domain:
+    column = plan.table[task.table].column[task.item].column
+    rho = allocation.tasks[task]
+    if is_category(plan, task):
+        found = curator.discover(task.table, task.item, what=task.name, rho=rho, delta=allocation.category_delta)
+        return categories_from(found)
+    if not column.type.ordered:
+        raise UsageError(f"{task.table}.{task.item} is of type {column.type}, which cannot be learned; declare its domain or make it opaque")
+
+    def measure(bins: Bins, share: float) -> NoisyMarginal:
+        curator.set_codec(task.table, task.item, Codec(column, bins))
+        window = curator.window(View.of_table(task.table, (task.item,)), name=task.name)
+        return window.measure([(task.item,)], rho=share)[0]
+
+    return learn_bins(column.type, learn, measure, rho=rho)
+
+
+def _measure_sizes(
+    curator: Curator, plan: Plan, allocation: Allocation, report: Progress
+) -> tuple[dict[str, float], dict[tuple[str, str], float]]:
+    """Noisy numbers of rows, and for keys that may be null the share of rows that have a target."""
+    sizes: dict[str, float] = {}
+    linked: dict[tuple[str, str], float] = {}
+    with report.step("measure sizes"):
+        for task, rho in allocation.tasks.items():
+            if task.group == "sizes":
+                view = View(task.table, (), ((task.item,),) if task.item else ())
+                (total,) = curator.measure(view, [()], what=task.name, rho=rho)
+                if task.item:
+                    most = sizes[task.table]
+                    linked[task.table, task.item] = min(max(float(total.counts), 0.0), most) / most if most else 0.0
+                else:
+                    sizes[task.table] = max(float(total.counts), 0.0)
+    return sizes, linked
+
+
+def _fit_tables(
+    curator: Curator, plan: Plan, allocation: Allocation, sizes: dict[str, float], report: Progress
+) -> tuple[dict[str, FittedTable], dict[str, str]]:
+    fitted: dict[str, FittedTable] = {}
+    mechanisms: dict[str, str] = {}
+    for task, rho in allocation.tasks.items():
+        if task.group != "tables":
+            continue
+        table = plan.table[task.table]
+        window = curator.window(View.of_table(table.name, tuple(c.name for c in table.modelled)), name=task.name)
+        model = table_model(table.mechanism)
+        with report.step(f"fit table {table.name}"):
+            fitted[table.name] = model.fit(window, rho=rho, rows=sizes[table.name], structure=Structure(), progress=report.inside)
+        mechanisms[table.name] = model.name
+    return fitted, mechanisms
+
+
+def _certify(curator: Curator, plan: Plan, book: Ledger, *, delta: float, database: str) -> Certificate:
+    promise = plan.promise
+    columns = guarantees(book.spent, promise.protected, delta=delta)
+    return Certificate(
+        epsilon=max(g.epsilon for g in columns),
+        delta=delta,
+        rho=max(g.rho for g in columns),
+        tables=columns,
+        neighbours=promise.neighbours,
+        statement=promise.describe(),
+        bounds=tuple((t, k, b) for (t, k), b in promise.bounds.items()),
+        owned_rows={u: {t: n for t in promise.private if (n := promise.owned_rows(u, t))} for u in promise.protected},
+        events=tuple({"n": e.n, "rho": dict(e.cost.rho), "delta": dict(e.cost.delta), **e.what} for e in book.entries if e.kind == "charge"),
+        versions={"python": sys.version.split()[0], **{p: version(p) for p in ("dpweave", "opendp", "numpy", "duckdb", "ibis-framework")}},
+        database=database,
+        run=book.run,
+        insecure=curator.insecure,
+    )

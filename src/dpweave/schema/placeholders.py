@@ -1,0 +1,90 @@
+"""Values for columns that are not modelled: fresh keys, and text of the same form as what it stands for."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpweave.schema.arrow import arrow_type
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dpweave.privacy.window import IntArray
+    from dpweave.schema.model import Column
+
+DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+FORMS = (
+    (re.compile(r"e_?mail", re.IGNORECASE), "person{}@example.com"),
+    (re.compile(r"phone|mobile|fax", re.IGNORECASE), "+1-555-{:07d}"),
+    (re.compile(r"url|uri|website", re.IGNORECASE), "https://example.com/{}"),
+)
+
+
+def placeholders(
+    column: Column, number: IntArray, *, null: np.ndarray[Any, Any], rng: np.random.Generator, unique: bool = False
+) -> pa.Array:
+    """Return one made-up value for each number; equal numbers give equal values where the type allows for it.
+
+    ``unique`` asks that different numbers give different values, as keys need.
+    """
+    import pyarrow as pa
+
+    kind = column.type
+    target = arrow_type(kind)
+    count = number + 1
+    match kind.kind:
+        case "integer":
+            highest = 2 ** ((kind.bits or 64) - kind.signed) - 1
+            return pa.array(np.minimum(count, highest), pa.int64(), mask=null).cast(target)
+        case "float":
+            return pa.array(count.astype(np.float64), pa.float64(), mask=null).cast(target)
+        case "uuid":
+            made: list[Any] = [str(uuid.UUID(bytes=rng.bytes(16), version=4)) for _ in number]
+        case "text":
+            made = [text_for(column, int(n)) for n in count]
+        case "decimal":
+            made = [Decimal(int(n)).scaleb(-(kind.scale or 0) if not unique else 0) for n in count]
+        case "date":
+            made = [date(2000, 1, 1) + timedelta(days=int(n)) for n in number]
+        case "timestamp":
+            made = [datetime(2000, 1, 1) + timedelta(seconds=int(n)) for n in number]  # noqa: DTZ001
+        case "time":
+            made = [time(int(n) // 3600 % 24, int(n) // 60 % 60, int(n) % 60) for n in number]
+        case "boolean":
+            made = [bool(n % 2) for n in number]
+        case "bytes":
+            made = [int(n).to_bytes(8, "big") for n in count]
+        case "enum":
+            made = [kind.values[int(n) % len(kind.values)] for n in number]
+        case "json":
+            made = ["{}" if not unique else f'{{"n": {n}}}' for n in count]
+        case "array":
+            made = ["[]" for _ in number]
+        case _:
+            made = [str(n) for n in count]
+    return pa.array([None if hole else v for v, hole in zip(made, null, strict=True)], target)
+
+
+def text_for(column: Column, number: int) -> str:
+    """Return made-up text that fits the column's length.
+
+    >>> from dpweave.schema.model import Column, Type
+    >>> text_for(Column("email", Type("text")), 7), text_for(Column("code", Type("text", length=4)), 7)
+    ('person7@example.com', '0007')
+    """
+    form = next((f for pattern, f in FORMS if pattern.search(column.name)), column.name.replace("{", "").replace("}", "") + " {}")
+    text = form.format(number)
+    length = column.type.length
+    if length is None or len(text) <= length:
+        return text
+    short = ""
+    while number:
+        number, digit = divmod(number, len(DIGITS))
+        short = DIGITS[digit] + short
+    return short.rjust(min(length, 4), "0")[-length:]
