@@ -1,7 +1,10 @@
 """Catalogue to model: what DuckDB, SQLite, PostgreSQL and Ibis say about tables, types and keys. No row is read."""
 
+# ruff: noqa: S608 - statements are built from constants and quoted names
+
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -10,6 +13,9 @@ from dpweave.schema.model import Column, Database, ForeignKey, Table, Type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+
+UNDECLARED_KEYS = "dpweave foreign keys:"
+"""Begins the comment on a DuckDB table that lists, as JSON, keys which DuckDB itself cannot hold (those that close a cycle)."""
 
 _QUOTED = re.compile(r"'((?:[^']|'')*)'")
 _NUMBERS = re.compile(r"\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
@@ -38,20 +44,20 @@ def reflect_duckdb(connection: Any) -> Database:
     default = _rows(connection, "SELECT current_schema()")[0][0]
     tables = _rows(
         connection,
-        f"SELECT schema_name, table_name FROM duckdb_tables() WHERE NOT internal AND NOT temporary AND {mine} "  # noqa: S608
+        f"SELECT schema_name, table_name, comment FROM duckdb_tables() WHERE NOT internal AND NOT temporary AND {mine} "
         "ORDER BY table_oid",
     )
     columns: dict[tuple[str, str], list[Column]] = {}
     for schema, table, name, text, nullable in _rows(
         connection,
-        f"SELECT schema_name, table_name, column_name, data_type, is_nullable FROM duckdb_columns() WHERE {mine} "  # noqa: S608
+        f"SELECT schema_name, table_name, column_name, data_type, is_nullable FROM duckdb_columns() WHERE {mine} "
         "ORDER BY table_oid, column_index",
     ):
         columns.setdefault((schema, table), []).append(Column(name, duckdb_type(text), nullable=nullable))
     keys = _Keys()
     for schema, table, kind, names, target, target_names in _rows(
         connection,
-        "SELECT schema_name, table_name, constraint_type, constraint_column_names, referenced_table, "  # noqa: S608
+        "SELECT schema_name, table_name, constraint_type, constraint_column_names, referenced_table, "
         f"referenced_column_names FROM duckdb_constraints() WHERE {mine} ORDER BY constraint_index",
     ):
         match kind:
@@ -65,14 +71,27 @@ def reflect_duckdb(connection: Any) -> Database:
                 pass
     for schema, table, expressions in _rows(
         connection,
-        f"SELECT schema_name, table_name, expressions FROM duckdb_indexes() WHERE is_unique AND NOT is_primary AND {mine}",  # noqa: S608
+        f"SELECT schema_name, table_name, expressions FROM duckdb_indexes() WHERE is_unique AND NOT is_primary AND {mine}",
     ):
         names = tuple(
             e.strip().strip("'").removeprefix('"').removesuffix('"') for e in expressions.strip("[]").split(", ")
         )
         if set(names) <= {c.name for c in columns.get((schema, table), ())}:
             keys.add_unique((schema, table), names)
-    return keys.database({(s, t): columns[s, t] for s, t in tables}, default=default)
+    for schema, table, comment in tables:
+        for key in _undeclared(comment):
+            target = key["target"].removeprefix(f"{schema}.") if schema != default else key["target"]
+            keys.add_foreign((schema, table), tuple(key["columns"]), (schema, target), tuple(key["target_columns"]))
+    return keys.database({(s, t): columns[s, t] for s, t, _ in tables}, default=default)
+
+
+def _undeclared(comment: str | None) -> list[dict[str, Any]]:
+    if not comment or not comment.startswith(UNDECLARED_KEYS):
+        return []
+    try:
+        return list(json.loads(comment.removeprefix(UNDECLARED_KEYS)))
+    except json.JSONDecodeError:
+        return []
 
 
 def duckdb_type(text: str) -> Type:
@@ -212,6 +231,10 @@ _SQLITE = {
     "TINYINT": Type("integer", bits=8),
     "SMALLINT": Type("integer", bits=16),
     "INT2": Type("integer", bits=16),
+    "INT4": Type("integer", bits=32),
+    "MEDIUMINT": Type("integer", bits=32),
+    **{f"UINT{bits}": Type("integer", bits=bits, signed=False) for bits in (8, 16, 32)},
+    "FLOAT4": Type("float", bits=32),
     "DATE": Type("date"),
     "TIME": Type("time"),
     "DATETIME": Type("timestamp"),
@@ -234,7 +257,7 @@ _SYSTEM = "n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast') AND
 _POSTGRES_TABLES = f"""
 SELECT c.oid, n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p', 'f') AND NOT c.relispartition AND {_SYSTEM} ORDER BY c.oid
-"""  # noqa: S608 - constants
+"""
 
 _POSTGRES_COLUMNS = """
 WITH RECURSIVE base AS (

@@ -207,9 +207,7 @@ def _parser(kind: pa.DataType) -> Callable[[Any], Any] | None:
         return parsed
 
     if pa.types.is_date(kind):
-        return quietly(
-            lambda v: dt.date.fromisoformat(v) if isinstance(v, str) and len(v) == 10 else _moment(v).date()
-        )
+        return quietly(lambda v: dt.date.fromisoformat(v) if isinstance(v, str) and len(v) == 10 else _moment(v).date())
     if pa.types.is_time(kind):
         return quietly(lambda v: dt.time.fromisoformat(v) if isinstance(v, str) else _moment(v).time())
     if pa.types.is_timestamp(kind):
@@ -227,6 +225,4 @@ def _moment(value: Any) -> dt.datetime:
     if isinstance(value, str):
         found = dt.datetime.fromisoformat(value)
         return found.astimezone(dt.UTC) if found.tzinfo else found.replace(tzinfo=dt.UTC)
-    return epoch + (
-        dt.timedelta(days=value - 2440587.5) if isinstance(value, float) else dt.timedelta(seconds=value)
-    )
+    return epoch + (dt.timedelta(days=value - 2440587.5) if isinstance(value, float) else dt.timedelta(seconds=value))

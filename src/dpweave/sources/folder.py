@@ -1,0 +1,93 @@
+"""A folder of Parquet or CSV files, one table each, read through DuckDB."""
+
+# ruff: noqa: S608 - statements are built from constants and quoted names
+
+from __future__ import annotations
+
+import csv
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from dpweave.errors import SourceError
+from dpweave.schema.model import Column, Database, Table, Type
+from dpweave.schema.package import PACKAGE_FILE, database_of
+from dpweave.schema.reflect import duckdb_type
+from dpweave.sources.duckdb import DuckDBSource, memory
+from dpweave.sources.frames import refuse_twins
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def open_folder(folder: Path) -> DuckDBSource:
+    """Lay an in-memory DuckDB over the files: ``orders.parquet``, ``orders.csv``, or a subfolder ``orders/`` of Parquet parts.
+
+    Types come from the Parquet footers. CSV has none, and guessing them would mean reading rows, so its columns are text
+    until the plan or a ``datapackage.json`` beside the files says otherwise; that file may declare the keys as well.
+    """
+    files = _files(folder)
+    if not files:
+        raise SourceError(f"the folder {folder} holds no .parquet and no .csv file")
+    refuse_twins(list(files), of="tables")
+    connection = memory()
+    source = DuckDBSource(
+        connection,
+        name=folder.name or str(folder),
+        schema=Database(tuple(_view(connection, name, path) for name, path in sorted(files.items()))),
+    )
+    package = folder / PACKAGE_FILE
+    if package.is_file():
+        source.declare(database_of(package.read_text(encoding="utf-8"))[0])
+        source.declares_keys = True
+    return source
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for path in sorted(folder.iterdir()):
+        is_parts = path.is_dir() and any(path.glob("**/*.parquet"))
+        if is_parts or path.suffix.lower() in {".parquet", ".csv"}:
+            name = path.name if is_parts else unquote(path.stem)
+            if name in found:
+                raise SourceError(f"the folder {folder} holds two files for the table {name!r}; keep one")
+            found[name] = path
+    return found
+
+
+def _view(connection: Any, name: str, path: Path) -> Table:
+    import duckdb
+
+    from dpweave.sources.duckdb import reason
+
+    spot = '"' + name.replace('"', '""') + '"'
+    where = "'" + str(path).replace("'", "''") + "'"
+    if path.suffix.lower() == ".csv":
+        columns = _header(path)
+        refuse_twins(columns, of=f"columns of {name!r}")
+        listed = ", ".join("'" + c.replace("'", "''") + "': 'VARCHAR'" for c in columns)
+        reader = (
+            f"read_csv({where}, auto_detect = false, header = true, delim = ',', quote = '\"', escape = '\"', "
+            f"nullstr = '', allow_quoted_nulls = false, columns = {{{listed}}})"
+        )
+        described = [(c, Type("text")) for c in columns]
+    else:
+        reader = f"read_parquet({where[:-1]}/**/*.parquet')" if path.is_dir() else f"read_parquet({where})"
+        try:
+            rows = connection.con.execute(f"DESCRIBE SELECT * FROM {reader}").fetchall()
+        except duckdb.Error as error:
+            raise SourceError(f"{path} cannot be read: {reason(error) or 'it is not a Parquet file'}") from None
+        described = [(row[0], duckdb_type(row[1])) for row in rows]
+    connection.con.execute(f"CREATE VIEW {spot} AS SELECT * FROM {reader}")
+    return Table(name, tuple(Column(c, t) for c, t in described))
+
+
+def _header(path: Path) -> list[str]:
+    """Read the first line, which is public: it names the columns."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            header = next(csv.reader(file), [])
+    except (OSError, UnicodeDecodeError, csv.Error):
+        raise SourceError(f"{path} cannot be read as CSV in UTF-8") from None
+    if not header or any(not c for c in header):
+        raise SourceError(f"{path} needs a header line that names every column")
+    return header
