@@ -64,16 +64,20 @@ def create_table(
     inline_keys: Sequence[ForeignKey] = (),
     references: Callable[[str], str] = quoted,
     deferred: str = "",
+    constrained: bool = True,
 ) -> str:
-    """Return ``CREATE TABLE`` with columns in order, nullability, primary key, uniqueness and the given foreign keys."""
+    """Return ``CREATE TABLE`` with columns in order, nullability and the given foreign keys.
+
+    Primary key and uniqueness are part of it if ``constrained``; a writer that adds them after the load says not.
+    """
     types = stored_types(database, table)
+    required = {c.name for c in table.columns if not c.nullable} | set(table.primary_key)
     lines = [
-        f"{quoted(c.name)} {spell(c, types[c.name])}{'' if c.nullable and c.name not in table.primary_key else ' NOT NULL'}"
-        for c in table.columns
+        f"{quoted(c.name)} {spell(c, types[c.name])}{' NOT NULL' if c.name in required else ''}" for c in table.columns
     ]
-    if table.primary_key:
+    if constrained and table.primary_key:
         lines.append(f"PRIMARY KEY ({names(table.primary_key)})")
-    lines += [f"UNIQUE ({names(u)})" for u in unique_sets(database, table)]
+    lines += [f"UNIQUE ({names(u)})" for u in unique_sets(database, table) if constrained]
     lines += [f"{foreign_key(k, references)}{deferred}" for k in inline_keys]
     return f"CREATE TABLE {name} (\n  " + ",\n  ".join(lines) + "\n)"
 

@@ -1,8 +1,8 @@
 """DuckDB files.
 
-DuckDB checks a foreign key at each insert, has no deferred constraints and cannot add one later. So tables load targets first,
-a table that points at itself loads generation by generation, and a key that closes a cycle cannot be declared: it is kept as a
-comment on its table, which reflection reads back, and its values are checked here instead.
+DuckDB checks a foreign key at each insert, has no deferred constraints and cannot add one later. So tables load targets
+first, a table that points at itself loads generation by generation, and a key that closes a cycle cannot be declared: it
+is kept as a comment on its table, which reflection reads back, and its values are checked here instead.
 """
 
 # ruff: noqa: S608 - statements are built from constants and quoted names
@@ -135,8 +135,8 @@ def _number_generations(connection: Any, own: list[ForeignKey], staging: str) ->
 def _keep_undeclared(connection: Any, database: Database, table: Table) -> None:
     """Check the keys that DuckDB does not hold itself, and write them into the table's comment."""
     declared = connection.execute(
-        "SELECT constraint_column_names, referenced_table FROM duckdb_constraints() WHERE constraint_type = 'FOREIGN KEY' "
-        "AND table_name = ? AND schema_name = ?",
+        "SELECT constraint_column_names, referenced_table FROM duckdb_constraints() "
+        "WHERE constraint_type = 'FOREIGN KEY' AND table_name = ? AND schema_name = ?",
         [table.bare_name, table.namespace or "main"],
     ).fetchall()
     held = {(tuple(columns), target) for columns, target in declared}

@@ -72,7 +72,7 @@ def _spell(table: Table, column: Column, type: Type) -> str:  # noqa: A002
     return sqlite_type(column, type)
 
 
-def _values(array: pa.Array, table: Table, column: Column) -> list[Any]:
+def _values(array: pa.Array, table: Table, column: Column) -> Any:
     """Return values as SQLite stores them: numbers, text and bytes; dates and times are ISO 8601 text."""
     kind = array.type
     if pa.types.is_timestamp(kind):

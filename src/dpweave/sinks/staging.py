@@ -5,18 +5,18 @@ from __future__ import annotations
 import shutil
 import uuid
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpweave.errors import TargetError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 @contextmanager
 def staged(target: Path) -> Iterator[Path]:
-    """Give a fresh sibling path to write to; it takes the target's place if the block succeeds and vanishes if it fails."""
+    """Give a fresh sibling path; it takes the target's place if the block succeeds and vanishes if it fails."""
     target = target.expanduser()
     draft = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
     try:

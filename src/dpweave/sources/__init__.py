@@ -17,9 +17,9 @@ __all__ = ["open_source"]
 def open_source(source: object) -> Source:
     """Open whatever holds the private rows, read-only.
 
-    ``source`` is a path or URL (``shop.duckdb``, ``shop.sqlite``, ``postgresql://…``, a folder of Parquet or CSV), a mapping
-    from table names to data frames (anything Arrow can read: pandas, polars, pyarrow), an Ibis connection, or a source that is
-    open already. No row is read, and no message holds a user name or a password.
+    ``source`` is a path or URL (``shop.duckdb``, ``shop.sqlite``, ``postgresql://…``, a folder of Parquet or CSV), a
+    mapping from table names to data frames (anything Arrow can read: pandas, polars, pyarrow), an Ibis connection, or a
+    source that is open already. No row is read, and no message holds a user name or a password.
     """
     from dpweave.sources.base import Source
 

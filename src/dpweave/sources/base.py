@@ -26,8 +26,8 @@ AS_TEXT = frozenset({"uuid", "json", "array", "enum", "unknown"})
 class Source(ABC):
     """A private database, open for reading.
 
-    Ask with Ibis expressions over :meth:`table` and run them with :meth:`fetch`, never with Ibis's own ``execute``: that one
-    lets driver messages through, which quote values.
+    Ask with Ibis expressions over :meth:`table` and run them with :meth:`fetch`, never with Ibis's own ``execute``: that
+    one lets driver messages through, which quote values.
     """
 
     name: str
@@ -60,19 +60,18 @@ class Source(ABC):
 
     @final
     def declare(self, database: Database) -> None:
-        """Take keys and types from a plan. A column whose declared type is not the stored one is cast, with null for failures."""
+        """Take keys and types from a plan. A column of another stored type is cast, with null for failures."""
         for table in database:
             stored = self._stored(table.name)
             for column in table.columns:
                 if column.name not in stored.column:
-                    raise SourceError(
-                        f"table {table.name!r} of {self.name} has no column {column.name!r}: {nearest(column.name, stored.column)}"
-                    )
+                    hint = nearest(column.name, stored.column)
+                    raise SourceError(f"table {table.name!r} of {self.name} has no column {column.name!r}: {hint}")
                 have = stored.column[column.name].type
                 if not self._can_cast(have, column.type):
                     raise SourceError(
-                        f"column {column.name!r} of {table.name!r} is {have} in {self.name} and {column.type} in the plan, "
-                        f"and this engine has no cast that is safe on every value"
+                        f"column {column.name!r} of {table.name!r} is {have} in {self.name} and {column.type} in the "
+                        f"plan, and this engine has no cast that is safe on every value"
                     )
         self._declared = database
 
@@ -85,7 +84,7 @@ class Source(ABC):
     def table(self, name: str) -> ibis.Table:
         """Return the table as an Ibis expression, its columns named and typed as in :attr:`database`.
 
-        UUID, JSON, enum and array columns are text. A value that is not of its column's type (SQLite allows that) is null.
+        UUID, JSON, enum and array columns are text. A value that is not of its column's type is null (SQLite has those).
         """
         return self._expression(name, verbatim=None)
 
@@ -107,7 +106,7 @@ class Source(ABC):
 
     @final
     def read(self, name: str) -> Iterator[pa.RecordBatch]:
-        """Return all rows of a table in batches, in the Arrow types of the model (for public tables and for ``evaluate``)."""
+        """Return all rows of a table in batches, in the model's Arrow types (public tables and ``evaluate`` need it)."""
         import pyarrow as pa
 
         from dpweave.schema.arrow import arrow_schema
@@ -120,7 +119,7 @@ class Source(ABC):
 
     @final
     def materialise(self, expression: ibis.Table) -> ibis.Table:
-        """Store an expression in a temporary table, gone with the connection; return it as it is where that is not allowed."""
+        """Store an expression in a temporary table, gone with the session; where that is not allowed, return it as is."""
         if not self.can_materialise:
             return expression
         name = f"_dpweave_{next(self._serial)}"
@@ -136,7 +135,7 @@ class Source(ABC):
 
     @abstractmethod
     def hash(self, expression: ibis.expr.types.StringValue) -> ibis.expr.types.IntegerValue:
-        """Return a 64-bit hash of a text: an order that depends on nothing but the text. Engines differ in the function."""
+        """Return a 64-bit hash of a text, for an order that depends on the text alone. Engines differ in the function."""
 
     @abstractmethod
     def close(self) -> None:
@@ -150,7 +149,7 @@ class Source(ABC):
 
     @contextmanager
     def masked(self, what: str) -> Iterator[None]:
-        """Turn an engine's error into one sentence of our own: driver messages quote values, and URLs hold passwords."""
+        """Turn an engine's error into a sentence of our own: driver messages quote values, and URLs hold passwords."""
         try:
             yield
         except DpweaveError:
@@ -165,7 +164,7 @@ class Source(ABC):
             return self._run(query, schema), schema
 
     def _expression(self, name: str, *, verbatim: frozenset[str] | None) -> ibis.Table:
-        """Select the columns of a table; those in ``verbatim`` (by default the keys) come without a check of each value."""
+        """Select a table's columns; those in ``verbatim`` (by default the keys) come without a check of each value."""
         stored, declared = self._stored(name), self._shown(name)
         self._require_readable(stored)
         raw = self._raw(stored, declared)
@@ -251,7 +250,7 @@ def ibis_type(type: Type) -> Any:  # noqa: A002 - the model's word
 
 
 def raw_schema(table: Table) -> Any:
-    """Return the Ibis schema of a stored table; kinds that travel as text are unknown to Ibis, so that a cast is written."""
+    """Return the Ibis schema of a stored table; what travels as text is unknown to Ibis, so that it writes a cast."""
     import ibis.expr.datatypes as dt
     import ibis.expr.schema as sch
 

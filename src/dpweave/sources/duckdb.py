@@ -33,12 +33,15 @@ class DuckDBSource(Source):
 
     @property
     def keys_enforced(self) -> bool:
+        """Whether these are tables of DuckDB's own, whose keys it enforces."""
         return self._schema is None
 
     def hash(self, expression: ibis.expr.types.StringValue) -> ibis.expr.types.IntegerValue:
+        """DuckDB's ``hash``."""
         return expression.hash()
 
     def close(self) -> None:
+        """Close the file."""
         if self._owned:
             self.connection.con.close()
 
@@ -46,7 +49,10 @@ class DuckDBSource(Source):
         return self._schema or reflect_duckdb(self.connection.con)
 
     def _is_view(self, name: str) -> bool:
-        query = "SELECT count(*) FROM duckdb_views() WHERE NOT internal AND ? IN (view_name, schema_name || '.' || view_name)"
+        query = (
+            "SELECT count(*) FROM duckdb_views() "
+            "WHERE NOT internal AND ? IN (view_name, schema_name || '.' || view_name)"
+        )
         return bool(self.connection.con.cursor().execute(query, [name]).fetchone()[0])
 
     def _require_readable(self, table: Table) -> None:

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 def open_folder(folder: Path) -> DuckDBSource:
-    """Lay an in-memory DuckDB over the files: ``orders.parquet``, ``orders.csv``, or a subfolder ``orders/`` of Parquet parts.
+    """Lay an in-memory DuckDB over the files: ``orders.parquet``, ``orders.csv``, or ``orders/`` full of Parquet parts.
 
-    Types come from the Parquet footers. CSV has none, and guessing them would mean reading rows, so its columns are text
-    until the plan or a ``datapackage.json`` beside the files says otherwise; that file may declare the keys as well.
+    Types come from the Parquet footers. CSV has none, and guessing them would mean reading rows, so its columns are
+    text until the plan or a ``datapackage.json`` beside the files says otherwise; that file may declare keys as well.
     """
     files = _files(folder)
     if not files:

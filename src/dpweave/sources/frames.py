@@ -31,7 +31,7 @@ def open_frames(frames: Mapping[Any, Any]) -> DuckDBSource:
 
 
 def as_arrow(frame: Any, *, name: str) -> pa.Table:
-    """Return the frame as an Arrow table. What Arrow says of a column it cannot take quotes values, so it is not passed on."""
+    """Return the frame as an Arrow table; what Arrow says of a column it cannot take quotes values and stays here."""
     import pyarrow as pa
 
     is_pandas = type(frame).__module__.startswith("pandas.")

@@ -48,9 +48,11 @@ class SQLiteSource(Source):
         return all(not t.column[c].nullable for t in self.catalogue for c in t.primary_key)
 
     def hash(self, expression: ibis.expr.types.StringValue) -> ibis.expr.types.IntegerValue:
+        """BLAKE2b, registered as a function."""
         return _functions()[_HASH](expression)
 
     def close(self) -> None:
+        """Close the file."""
         if self._owned:
             self.connection.con.close()
 
@@ -122,8 +124,8 @@ def reason(error: Exception) -> str | None:
 def _checked(column: Any, stored: Type, declared: Type) -> Any:
     """Return the column with null where the stored value is not of the declared type.
 
-    Dates and times follow SQLite's own convention: text is ISO 8601, a real number a Julian day, a whole one seconds since 1970;
-    they come out in whole seconds, so that they compare as text.
+    Dates and times follow SQLite's own convention: text is ISO 8601, a real number a Julian day, a whole one seconds
+    since 1970; they come out in whole seconds, so that they compare as text.
     """
     import ibis
 

@@ -1,0 +1,144 @@
+"""PostgreSQL: counts run on the server, in a session that cannot write."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+from dpweave.errors import SourceError
+from dpweave.postgres import connect, label, reason
+from dpweave.schema.reflect import reflect_postgres
+from dpweave.sources.base import AS_TEXT, BATCH_ROWS, Source, batches_of_rows, database_table, ibis_type, raw_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import ibis
+    import pyarrow as pa
+
+    from dpweave.schema.model import Database, Table, Type
+
+_NUMBERS = {"integer", "float", "decimal"}
+
+
+@final
+class PostgresSource(Source):
+    """Tables of a PostgreSQL connection. Every statement sees one instant (repeatable read) and may not write."""
+
+    embedded = False
+    declares_keys = True
+    keys_enforced = True
+
+    def __init__(self, connection: Any, *, name: str, owned: bool = True) -> None:
+        super().__init__(connection, name=name)
+        self._owned = owned
+        with self.masked("the session cannot be set up"):
+            self.can_materialise = owned and self._one("SELECT has_database_privilege(current_database(), 'TEMP')")
+
+    def hash(self, expression: ibis.expr.types.StringValue) -> ibis.expr.types.IntegerValue:
+        """``hashtextextended``."""
+        return expression.hash()
+
+    def close(self) -> None:
+        """End the session."""
+        if self._owned:
+            self.connection.con.close()
+
+    def _one(self, query: str, *arguments: Any) -> Any:
+        row = self.connection.con.execute(query, arguments or None).fetchone()
+        return row[0] if row else None
+
+    def _reflect(self) -> Database:
+        return reflect_postgres(self.connection.con)
+
+    def _is_view(self, name: str) -> bool:
+        query = (
+            "SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE c.relkind IN ('v', 'm') AND (c.relname = %s OR n.nspname || '.' || c.relname = %s)"
+        )
+        return bool(self._one(query, name, name))
+
+    def _require_readable(self, table: Table) -> None:
+        with self.masked("its privileges cannot be read"):
+            namespace = table.namespace or self._one("SELECT current_schema()")
+            readable = self._one(
+                "SELECT has_table_privilege(format('%%I.%%I', %s::text, %s::text), 'SELECT')",
+                namespace,
+                table.bare_name,
+            )
+        if not readable:
+            raise SourceError(f"permission to read table {table.name!r} of {self.name} is denied; grant SELECT on it")
+
+    def _raw(self, stored: Table, declared: Table) -> ibis.Table:  # noqa: ARG002
+        return database_table(self.connection, stored.bare_name, raw_schema(stored), namespace=stored.namespace)
+
+    def _typed(self, column: Any, stored: Type, declared: Type, *, verbatim: bool) -> Any:  # noqa: ARG002
+        if stored.kind in AS_TEXT:
+            column = column.cast("string")
+        wanted = ibis_type(declared)
+        return column if column.type() == wanted else column.cast(wanted)
+
+    def _can_cast(self, stored: Type, declared: Type) -> bool:
+        """PostgreSQL stops at the first value that a cast refuses, so only casts that refuse none are allowed."""
+        if ibis_type(stored) == ibis_type(declared) or declared.kind in {"text", *AS_TEXT}:
+            return True
+        return {stored.kind, declared.kind} <= {"date", "timestamp"} or (
+            stored.kind in _NUMBERS and declared.kind == "float" and declared.bits == 64
+        )
+
+    def _run(self, query: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        connection = self.connection.con
+        with (
+            connection.transaction(),
+            connection.cursor(name="dpweave") as cursor,
+        ):  # on the server: memory stays bounded
+            cursor.itersize = BATCH_ROWS
+            cursor.execute(query)
+            yield from batches_of_rows(cursor, schema)
+
+    def _create_temporary(self, name: str, query: str) -> None:
+        connection = self.connection.con
+        with connection.transaction():
+            connection.execute("SET TRANSACTION READ WRITE")
+            connection.execute(f'CREATE TEMPORARY TABLE "{name}" AS {query}')
+            connection.execute(f'ANALYZE "{name}"')
+
+    def _reason(self, error: Exception) -> str | None:
+        return reason(error)
+
+
+def open_postgres(url: str) -> PostgresSource:
+    """Connect to a ``postgresql://`` URL."""
+    import ibis
+
+    connection = connect(url, error=SourceError)
+    connection.execute("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+    for name, loader in _total_loaders().items():
+        connection.adapters.register_loader(name, loader)
+    return PostgresSource(ibis.postgres.from_connection(connection), name=label(url))
+
+
+def wrap_postgres(connection: Any) -> PostgresSource:
+    """Use a live Ibis connection to PostgreSQL."""
+    return PostgresSource(connection, name="postgresql", owned=False)
+
+
+def _total_loaders() -> dict[str, Any]:
+    """Read dates that Python cannot hold (infinity, BC, past the year 9999) as null instead of failing on them."""
+    from psycopg import DataError
+    from psycopg.types import datetime as loaders
+
+    def total(base: Any) -> Any:
+        class Total(base):  # type: ignore[misc]
+            def load(self, data: Any) -> Any:
+                try:
+                    return super().load(data)
+                except DataError:
+                    return None
+
+        return Total
+
+    return {
+        "date": total(loaders.DateLoader),
+        "timestamp": total(loaders.TimestampLoader),
+        "timestamptz": total(loaders.TimestamptzLoader),
+    }
