@@ -1,0 +1,458 @@
+"""What a plan will do, said before it does it: promise, rows a unit owns, budget, expected noise, warnings.
+
+Everything here follows from the plan, epsilon and delta. No row is read and nothing is spent.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from dpweave.budget import Allocation, Task, allocate, is_category, link_method, task_view, touched
+from dpweave.privacy.accounting import gaussian_sigma, split
+from dpweave.privacy.sensitivity import movement
+from dpweave.schema.domain import Bins, Categories, Learn, Opaque, View, size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from dpweave.plan import Plan, TablePlan
+
+WIDTH = 80
+MANY_CELLS = 1_000
+GENEROUS_ROWS = 50
+WEAK_EPSILON = 10.0
+DROWNED = 0.1
+"""A figure is called drowned when its noise passes this share of the rows behind it."""
+
+
+@dataclass(frozen=True)
+class Holding:
+    """How many rows of ``table`` one unit of the protected table ``unit`` can own."""
+
+    unit: str
+    table: str
+    rows: int
+
+
+@dataclass(frozen=True)
+class Spending:
+    """One task: what it may spend, and the standard deviation of the noise on each of its counts."""
+
+    task: str
+    group: str
+    table: str
+    item: str
+    rho: float
+    share: float
+    """Part of the budget of the protected table that it weighs on most."""
+    touches: tuple[str, ...]
+    sigma: float | None
+    """Standard deviation of each noisy count; for a table, if every column were measured once with an equal part."""
+
+
+@dataclass(frozen=True)
+class TableOutlook:
+    """What will be known about one private table."""
+
+    table: str
+    role: str
+    mechanism: str
+    why: str
+    modelled: tuple[str, ...]
+    made_up: tuple[str, ...]
+    """Columns that are filled with fresh keys or placeholders."""
+    cells: int | None
+    """Cells of all one-way marginals, where every domain is declared."""
+
+
+@dataclass(frozen=True)
+class Relation:
+    """One foreign key between private tables, or from a private to a public one."""
+
+    table: str
+    key: str
+    target: str
+    role: str
+    max_degree: int | None
+    method: str
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A domain that is learned, and what that costs."""
+
+    column: str
+    kind: str
+    rho: float
+    delta: float
+    sigma: float
+    threshold: int | None
+    """Rows that a category needs (about) to be kept; None for bins."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """All of it as values; ``str`` gives plain text of at most 80 columns."""
+
+    epsilon: float
+    delta: float
+    rho: float
+    neighbours: str
+    statement: str
+    protect: tuple[str, ...]
+    public: tuple[str, ...]
+    holdings: tuple[Holding, ...]
+    budget: tuple[Spending, ...]
+    tables: tuple[TableOutlook, ...]
+    relations: tuple[Relation, ...]
+    learned: tuple[Learned, ...]
+    largest_marginal: int | None
+    """Cells of the largest marginal over k columns of one table, where every domain is declared."""
+    warnings: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, as JSON holds them."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        parts = [
+            _promise(self),
+            _holdings(self),
+            _relations(self),
+            _tables(self),
+            _budget(self),
+            _learned(self),
+            _warnings(self),
+        ]
+        return "\n\n".join(p for p in parts if p)
+
+
+def explain(plan: Plan, *, epsilon: float, delta: float) -> Explanation:
+    """Work out what ``plan`` promises and what a fit at (epsilon, delta) can be expected to give."""
+    allocation = allocate(plan, epsilon=epsilon, delta=delta)
+    promise = plan.promise
+    budget = _spendings(plan, allocation)
+    learned = _learnings(plan, allocation)
+    tables = tuple(_outlook(plan, name, allocation) for name in promise.private)
+    holdings = tuple(
+        Holding(unit, table, rows)
+        for unit in promise.protected
+        for table in promise.private
+        if (rows := promise.owned_rows(unit, table))
+    )
+    relations = tuple(
+        Relation(name, k.key.name, k.key.target, k.role, k.max_degree, _method(plan, name, k.key.name))
+        for name in promise.private
+        for k in plan.table[name].keys
+    )
+    return Explanation(
+        epsilon=epsilon,
+        delta=delta,
+        rho=allocation.rho,
+        neighbours=plan.neighbours,
+        statement=promise.describe(),
+        protect=plan.protect,
+        public=plan.public,
+        holdings=holdings,
+        budget=budget,
+        tables=tables,
+        relations=relations,
+        learned=learned,
+        largest_marginal=_largest_marginal(plan),
+        warnings=tuple(_find_warnings(plan, budget, holdings, learned, epsilon=epsilon, delta=delta)),
+    )
+
+
+# -- working it out ----------------------------------------------------------------------------------------------------
+
+
+def _spendings(plan: Plan, allocation: Allocation) -> tuple[Spending, ...]:
+    return tuple(
+        Spending(
+            task.name,
+            task.group,
+            task.table,
+            task.item,
+            rho,
+            rho / allocation.rho,
+            touched(plan, task),
+            _sigma(plan, task, rho),
+        )
+        for task, rho in allocation.tasks.items()
+    )
+
+
+def _sigma(plan: Plan, task: Task, rho: float) -> float | None:
+    """Noise of a task's counts; links choose what they measure, so nothing is known of theirs beforehand."""
+    match task.group:
+        case "links":
+            return None
+        case "tables":
+            rho = rho / len(plan.table[task.table].modelled)
+        case "domains" if not is_category(plan, task):
+            rho = _quantile_share(plan, task, rho)
+    return gaussian_sigma(_worst_l2(plan, task), rho)
+
+
+def _quantile_share(plan: Plan, task: Task, rho: float) -> float:
+    """What quantiles get of a task that learns bins: two thirds where the range has to be found first."""
+    domain = plan.table[task.table].column[task.item].domain
+    declared = isinstance(domain, Learn) and domain.low is not None and domain.high is not None
+    return rho if declared else split(rho, [1, 2])[1]
+
+
+def _worst_l2(plan: Plan, task: Task) -> float:
+    view = task_view(plan, task)
+    return max(movement(plan.promise, view, (), unit).l2 for unit in plan.promise.protected)
+
+
+def _learnings(plan: Plan, allocation: Allocation) -> tuple[Learned, ...]:
+    from dpweave.privacy.noise import threshold_for
+
+    found = []
+    for task, rho in allocation.tasks.items():
+        if task.group != "domains":
+            continue
+        name = f"{task.table}.{task.item}"
+        sigma = _sigma(plan, task, rho)
+        assert sigma is not None
+        if is_category(plan, task):
+            view = View.of_table(task.table, (task.item,))
+            rows = max(movement(plan.promise, view, (), unit).down for unit in plan.promise.protected)
+            threshold = threshold_for(allocation.category_delta, sigma, l0=rows, linf=rows)
+            found.append(Learned(name, "categories", rho, allocation.category_delta, sigma, threshold))
+        else:
+            found.append(Learned(name, "bins", rho, 0.0, sigma, None))
+    return tuple(found)
+
+
+def _outlook(plan: Plan, name: str, allocation: Allocation) -> TableOutlook:
+    table = plan.table[name]
+    mechanism, why = _mechanism(plan, table, allocation)
+    chain = plan.promise.chain(name)
+    role = (
+        "protected" if not chain else f"owned by {plan.promise.root(name)} through {', '.join(key for _, key in chain)}"
+    )
+    modelled = tuple(c.name for c in table.modelled)
+    sizes = _sizes(table)
+    return TableOutlook(
+        table=name,
+        role=role,
+        mechanism=mechanism,
+        why=why,
+        modelled=modelled,
+        made_up=tuple(c.name for c in table.columns if _is_made_up(table, c.name)),
+        cells=None if sizes is None else sum(sizes),
+    )
+
+
+def _is_made_up(table: TablePlan, name: str) -> bool:
+    wired = {c for k in table.keys for c in k.key.columns}
+    domain = table.column[name].domain
+    return name not in wired and (domain is None or isinstance(domain, Opaque))
+
+
+def _mechanism(plan: Plan, table: TablePlan, allocation: Allocation) -> tuple[str, str]:  # noqa: ARG001
+    if not table.modelled:
+        return "none", "it has no column to model, only keys"
+    if table.mechanism != "auto":
+        return table.mechanism, "the plan says so"
+    return "auto", "chosen when the domains are known"
+
+
+def _method(plan: Plan, table: str, key: str) -> str:
+    if plan.table[table].key[key].key.target in plan.public:
+        return "random"
+    return link_method(plan, table, key)
+
+
+def _sizes(table: TablePlan) -> list[int] | None:
+    """Numbers of codes of the modelled columns, or None where one is still to be learned."""
+    found = []
+    for column in table.modelled:
+        if column.domain is None or isinstance(column.domain, Learn):
+            return None
+        found.append(size(column.domain, nullable=column.column.nullable))
+    return found
+
+
+def _largest_marginal(plan: Plan) -> int | None:
+    largest = 1
+    for name in plan.promise.private:
+        sizes = _sizes(plan.table[name])
+        if sizes is None:
+            return None
+        largest = max(largest, math.prod(sorted(sizes)[-plan.k :]))
+    return largest
+
+
+def _find_warnings(
+    plan: Plan,
+    budget: Sequence[Spending],
+    holdings: Sequence[Holding],
+    learned: Sequence[Learned],
+    *,
+    epsilon: float,
+    delta: float,
+) -> Iterable[str]:
+    if epsilon > WEAK_EPSILON:
+        yield f"epsilon {epsilon:g} promises little: 1 to 3 is usual, above {WEAK_EPSILON:g} hardly anything is hidden"
+    for name in plan.protect:
+        rows = plan.table[name].rows
+        if rows and delta * rows > 1:
+            yield f"delta {delta:g} is above one in the {rows:,} declared rows of {name}; take at most {0.1 / rows:.1g}"
+    for h in holdings:
+        if h.rows >= GENEROUS_ROWS and h.table != h.unit:
+            yield (
+                f"one row of {h.unit} can own {h.rows:,} rows of {h.table}, and noise there grows in proportion; "
+                "lower max_degree if fewer will do"
+            )
+    for s in budget:
+        rows = plan.table[s.table].rows
+        if rows is None or s.sigma is None or s.group not in ("sizes", "tables") or s.item:
+            continue
+        if s.sigma > DROWNED * rows:
+            what = "its size" if s.group == "sizes" else "its columns"
+            yield f"{s.table} is declared to have {rows:,} rows; counts of {what} carry noise of ± {_short(s.sigma)}"
+    for table in plan.tables:
+        for column in table.columns:
+            if (
+                table.name not in plan.public
+                and isinstance(column.domain, Categories | Bins)
+                and column.domain.cells > MANY_CELLS
+            ):
+                yield f"{table.name}.{column.name} has {column.domain.cells:,} cells, each with its noise; use fewer"
+    if len(learned) > 1:
+        part = max(sum(s.share for s in budget if s.group == "domains" and unit in s.touches) for unit in plan.protect)
+        yield f"{len(learned)} domains are learned and take {part:.0%} of the budget; declare those you know to save it"
+
+
+# -- saying it ---------------------------------------------------------------------------------------------------------
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _wrap(text: str, *, first: str = "  ", rest: str = "  ") -> str:
+    return textwrap.fill(text, WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
+
+
+def _clip(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def _promise(e: Explanation) -> str:
+    lines = ["The promise", _wrap(e.statement)]
+    factor = f"{math.exp(min(e.epsilon, 700)):,.3g}"
+    lines.append(
+        _wrap(
+            f"epsilon {e.epsilon:g}, delta {e.delta:g}: whatever anybody concludes from the release is at most "
+            f"{factor} times as likely with that row as without it, but for a chance of {e.delta:g}."
+        )
+    )
+    if e.public:
+        lines.append(_wrap(f"Public, copied as they are and promised nothing: {', '.join(e.public)}."))
+    return "\n".join(lines)
+
+
+def _holdings(e: Explanation) -> str:
+    lines: list[str] = []
+    for unit in e.protect:
+        if lines:
+            lines.append("")
+        lines.append(_clip(f"One row of {unit} stands for at most", WIDTH))
+        lines += [
+            f"  {_clip(h.table, 50):<50} {h.rows:>12,} {'row' if h.rows == 1 else 'rows'}"
+            for h in e.holdings
+            if h.unit == unit
+        ]
+    return "\n".join(lines)
+
+
+def _relations(e: Explanation) -> str:
+    if not e.relations:
+        return ""
+    lines = ["Foreign keys", f"  {'key':<45} {'role':<9} {'at most':>10} {'links':>11}"]
+    for r in e.relations:
+        bound = "any" if r.max_degree is None else f"{r.max_degree:,}"
+        lines.append(f"  {_clip(f'{r.table}.{r.key} → {r.target}', 45):<45} {r.role:<9} {bound:>10} {r.method:>11}")
+    return "\n".join(lines)
+
+
+def _tables(e: Explanation) -> str:
+    lines = ["Tables"]
+    for t in e.tables:
+        lines.append(_wrap(f"{t.table}: {t.role}", first="  ", rest="    "))
+        cells = f" ({t.cells:,} cells)" if t.cells is not None and t.modelled else ""
+        if t.modelled:
+            lines.append(
+                _wrap(
+                    f"modelled by {t.mechanism}, {t.why}: {', '.join(t.modelled)}{cells}", first="    ", rest="      "
+                )
+            )
+        if t.made_up:
+            lines.append(_wrap(f"made up afresh: {', '.join(t.made_up)}", first="    ", rest="      "))
+    if e.largest_marginal is not None and e.largest_marginal > 1:
+        megabytes = e.largest_marginal * 8 / 1e6
+        lines.append(
+            _wrap(f"The largest marginal that may be asked for has {e.largest_marginal:,} cells ({megabytes:,.1f} MB).")
+        )
+    return "\n".join(lines)
+
+
+def _budget(e: Explanation) -> str:
+    lines = [
+        f"Where the budget goes (rho {e.rho:.4g} for each protected table)",
+        f"  {'what':<43} {'rho':>9} {'share':>7} {'noise per count':>16}",
+    ]
+    for name, rho, share, sigmas in _budget_lines(e):
+        low, high = (_short(min(sigmas)), _short(max(sigmas))) if sigmas else ("", "")
+        noise = "chosen later" if not sigmas else f"± {low}" if low == high else f"± {low} to {high}"
+        lines.append(f"  {_clip(name, 43):<43} {rho:>9.3g} {share:>7.1%} {noise:>16}")
+    if any(s.group == "tables" for s in e.budget):
+        lines.append(
+            _wrap(
+                "Noise is one standard deviation, in rows. For columns it is what each cell gets if every column is "
+                "measured once; a mechanism that measures pairs of columns too divides the same budget further."
+            )
+        )
+    return "\n".join(lines)
+
+
+def _budget_lines(e: Explanation) -> Iterable[tuple[str, float, float, list[float]]]:
+    """One line per task, but one for all domains of a table: name, rho, share, noise scales."""
+    words = {"sizes": "size of", "tables": "columns of", "links": "links of"}
+    domains = [s for s in e.budget if s.group == "domains"]
+    for table in dict.fromkeys(s.table for s in domains):
+        own = [s for s in domains if s.table == table]
+        name = f"{len(own)} learned {'domain' if len(own) == 1 else 'domains'} of {table}"
+        yield name, sum(s.rho for s in own), sum(s.share for s in own), [s.sigma for s in own if s.sigma is not None]
+    for s in e.budget:
+        if s.group != "domains":
+            name = f"{words[s.group]} {s.table}" + (f".{s.item}" if s.item else "")
+            yield name, s.rho, s.share, [] if s.sigma is None else [s.sigma]
+
+
+def _learned(e: Explanation) -> str:
+    if not e.learned:
+        return ""
+    lines = ["Domains that are learned, and their price"]
+    alike: dict[tuple[int | None, str], list[str]] = {}
+    for item in e.learned:
+        alike.setdefault((item.threshold, _short(item.sigma)), []).append(item.column)
+    for (threshold, sigma), columns in alike.items():
+        price = (
+            f"bins from quantiles with noise of ± {sigma} rows"
+            if threshold is None
+            else f"a category needs about {threshold:,} rows to be kept, rarer ones become 'other'"
+        )
+        lines.append(_wrap(f"{', '.join(columns)}: {price}", first="  ", rest="    "))
+    return "\n".join(lines)
+
+
+def _warnings(e: Explanation) -> str:
+    return "\n".join(["Mind", *(_wrap(w, first="  ! ", rest="    ") for w in e.warnings)]) if e.warnings else ""
