@@ -12,14 +12,19 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpweave.errors import UsageError
+from dpweave.links.base import LinkModel, link_model
+from dpweave.links.workload import cross_workloads
 from dpweave.privacy.accounting import require_number, rho_of_epsilon, round_down
 from dpweave.privacy.sensitivity import movement
+from dpweave.relations import Relation, model_columns, relations
 from dpweave.schema.domain import Attribute, Learn, View
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dpweave.plan import Plan
+
+DEFAULT_METHOD = "random"
 
 
 @dataclass(frozen=True)
@@ -56,25 +61,37 @@ def tasks(plan: Plan) -> tuple[Task, ...]:
         table = plan.table[name]
         out += [Task("domains", name, c.name) for c in table.columns if isinstance(c.domain, Learn)]
         out.append(Task("sizes", name))
-        if table.modelled:
-            out.append(Task("tables", name, weight=table.weight * len(table.modelled)))
-        for key in table.keys:
-            if table.table.is_nullable(key.key):
-                out.append(Task("sizes", name, key.key.name))
-            if learns(plan, name, key.key.name):
-                out.append(Task("links", name, key.key.name, weight=key.weight))
+        if columns := model_columns(plan, name):
+            out.append(Task("tables", name, weight=table.weight * len(columns)))
+        out += [Task("sizes", name, k.key.name) for k in table.keys if table.table.is_nullable(k.key)]
+    out += [
+        Task("links", r.table, r.key, weight=plan.table[r.table].key[r.key].weight)
+        for r in relations(plan)
+        if r.learnable and link_method(plan, r.table, r.key) != "random"
+    ]
     return tuple(out)
 
 
-def learns(plan: Plan, table: str, key: str) -> bool:
-    """Whether links of a key are learned from the data, rather than wired at random."""
-    return link_method(plan, table, key) != "random"
+def link_task(relation: Relation) -> Task:
+    """Return the task that learns a relation, but for its weight."""
+    return Task("links", relation.table, relation.key)
 
 
 def link_method(plan: Plan, table: str, key: str) -> str:
-    """Return the method by which the links of a key are made."""
+    """Return the method by which the links of a foreign key are made."""
     method = plan.table[table].key[key].method
-    return "random" if method == "auto" else method
+    return DEFAULT_METHOD if method == "auto" else method
+
+
+def relation_model(plan: Plan, relation: Relation) -> LinkModel:
+    """Return the link model of a relation, set to what its columns allow."""
+    method = link_method(plan, relation.table, relation.key)
+    k = min(plan.k, len(relation.left) + len(relation.right))
+    if method != "pgd":
+        return link_model(method) if method == "random" else link_model(method, k=k)
+    every = len(cross_workloads([n for n, _ in relation.left], [n for n, _ in relation.right], k=k))
+    choices = min(3, every)
+    return link_model(method, k=k, K=choices, T=max(1, min(15, every // choices)))
 
 
 def is_category(plan: Plan, task: Task) -> bool:
@@ -84,11 +101,13 @@ def is_category(plan: Plan, task: Task) -> bool:
 
 def task_view(plan: Plan, task: Task) -> View:
     """Return the view a task counts, as far as its sensitivity goes."""
-    if task.group in ("links", "sizes") and task.item:
+    if task.group == "links":
+        return next(r.view for r in relations(plan) if (r.table, r.key) == (task.table, task.item))
+    if task.group == "sizes" and task.item:
         return View(task.table, (), ((task.item,),))
     if task.group == "domains":
         return View(task.table, ((task.item, Attribute(task.item)),))
-    return View.of_table(task.table, tuple(c.name for c in plan.table[task.table].modelled))
+    return View.of_table(task.table, model_columns(plan, task.table) if task.group == "tables" else ())
 
 
 def touched(plan: Plan, task: Task) -> tuple[str, ...]:

@@ -17,7 +17,9 @@ IDENTIFIERS = re.compile(
     r"login|password|passwd|hash|token|secret|address|address2|street|url|uri|link|ip|picture|photo|image|file)(_|$)",
     re.IGNORECASE,
 )
-FREE_TEXT = re.compile(r"(^|_)(description|comment|comments|notes?|text|body|message|title|bio|remarks?|content)(_|$)", re.IGNORECASE)
+FREE_TEXT = re.compile(
+    r"(^|_)(description|comment|comments|notes?|text|body|message|title|bio|remarks?|content)(_|$)", re.IGNORECASE
+)
 
 
 def looks_opaque(column: Column) -> bool:

@@ -12,18 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpweave.budget import link_task, relation_model
 from dpweave.errors import DpweaveError, ModelFileError, TargetError, UsageError
 from dpweave.plan import Plan
 from dpweave.privacy.release import Certificate, Discovered, Measured, Release, Selected
 from dpweave.privacy.window import NoisyMarginal
 from dpweave.schema.domain import Attribute, View
 from dpweave.tables.base import restore
+from dpweave.weaving import Fabric, Weaver
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import pyarrow as pa
 
+    from dpweave.links.base import LinkProblem
+    from dpweave.privacy.window import IntArray
+    from dpweave.relations import Relation
     from dpweave.synthetic import SyntheticDatabase
     from dpweave.tables.base import FittedTable
 
@@ -34,29 +39,55 @@ FORMAT = 1
 class Model:
     """Everything that was learned, all of it safe to publish."""
 
-    plan: Plan
-    """The plan with every learned domain filled in."""
+    fabric: Fabric
+    """Sizes, fitted tables, public tables, and the plan with every learned domain filled in."""
     certificate: Certificate
     release: Release
-    sizes: Mapping[str, float]
-    """Noisy number of rows of each private table."""
-    linked: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    """Share of rows with a target, by (table, foreign key), where a key may be null."""
-    tables: Mapping[str, FittedTable] = field(default_factory=dict)
     mechanisms: Mapping[str, str] = field(default_factory=dict)
     """Name of the table model that fitted each table."""
-    public: Mapping[str, pa.Table] = field(default_factory=dict)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan with every learned domain filled in."""
+        return self.fabric.plan
+
+    @property
+    def sizes(self) -> Mapping[str, float]:
+        """Noisy number of rows of each private table."""
+        return self.fabric.sizes
+
+    @property
+    def linked(self) -> Mapping[tuple[str, str], float]:
+        """Share of rows with a target, by (table, foreign key), where a key may be null."""
+        return self.fabric.linked
+
+    @property
+    def tables(self) -> Mapping[str, FittedTable]:
+        """Fitted table models."""
+        return self.fabric.tables
+
+    @property
+    def public(self) -> Mapping[str, pa.Table]:
+        """Public tables, as they are."""
+        return self.fabric.public
 
     def sample(self, scale: float = 1.0, seed: int = 0) -> SyntheticDatabase:
         """Draw a synthetic database, ``scale`` times the size of the real one. Free; the same seed gives the same."""
         from dpweave.synthetic import SyntheticDatabase
-        from dpweave.weaving import Weaver
 
         if isinstance(scale, bool) or not isinstance(scale, (int, float)) or not (math.isfinite(scale) and scale > 0):
             raise UsageError(f"scale must be a positive number, not {scale!r}")
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
             raise UsageError(f"seed must be a whole number of at least 0, not {seed!r}")
-        return SyntheticDatabase(self.plan.database, Weaver(self, scale=scale, seed=int(seed)).weave())
+        weaver = Weaver(self.fabric, linker=self._wire, scale=scale, seed=int(seed))
+        return SyntheticDatabase(self.plan.database, weaver.weave())
+
+    def _wire(self, relation: Relation, problem: LinkProblem, rng: np.random.Generator) -> IntArray | None:
+        """Make links from what the release holds about a relation."""
+        measured = self.release.find(link_task(relation).name)
+        if not measured:
+            return None
+        return relation_model(self.plan, relation).wire(problem, measured, rng=rng)
 
     def save(self, path: str | Path) -> None:
         """Write the model as a zip of JSON, TOML and Arrow, whole or not at all."""
@@ -80,16 +111,22 @@ def load(path: str | Path) -> Model:
     except OSError as error:
         raise ModelFileError(f"the model {path} cannot be read: {error.strerror or 'no such file'}") from None
     except (zipfile.BadZipFile, EOFError, zipfile.zlib.error):  # type: ignore[attr-defined]
-        raise ModelFileError(f"the model {path} is damaged or not a model; take it from where it was saved again") from None
+        raise ModelFileError(
+            f"the model {path} is damaged or not a model; take it from where it was saved again"
+        ) from None
     try:
         manifest = json.loads(entries["manifest.json"])
         if manifest["format"] != FORMAT:
-            raise ModelFileError(f"the model {path} has format {manifest['format']!r}; this dpweave reads format {FORMAT}")
+            raise ModelFileError(
+                f"the model {path} has format {manifest['format']!r}; this dpweave reads format {FORMAT}"
+            )
         return _from_entries(manifest, entries)
     except ModelFileError:
         raise
     except (KeyError, ValueError, TypeError, DpweaveError, AttributeError):
-        raise ModelFileError(f"the model {path} lacks parts that this dpweave needs; it was damaged or written by another version") from None
+        raise ModelFileError(
+            f"the model {path} lacks parts that this dpweave needs; it was damaged or written by another version"
+        ) from None
 
 
 def _entries(model: Model) -> dict[str, bytes]:
@@ -122,15 +159,18 @@ def _from_entries(manifest: dict[str, Any], entries: dict[str, bytes]) -> Model:
         mark = f"tables/{name}/"
         own = {k.removeprefix(mark): v for k, v in arrays.items() if k.startswith(mark)}
         tables[name] = restore(entry["mechanism"], entry["state"], own)
-    return Model(
+    fabric = Fabric(
         plan=Plan.from_toml(entries["plan.toml"].decode()),
-        certificate=Certificate.from_json(entries["certificate.json"].decode()),
-        release=_release_from_dict(json.loads(entries["release.json"]), arrays),
         sizes=manifest["sizes"],
         linked={(t, k): share for t, k, share in manifest["linked"]},
         tables=tables,
-        mechanisms={t: entry["mechanism"] for t, entry in manifest["tables"].items()},
         public={t: pa.ipc.open_file(entries[f"public/{i}.arrow"]).read_all() for i, t in enumerate(manifest["public"])},
+    )
+    return Model(
+        fabric,
+        certificate=Certificate.from_json(entries["certificate.json"].decode()),
+        release=_release_from_dict(json.loads(entries["release.json"]), arrays),
+        mechanisms={t: entry["mechanism"] for t, entry in manifest["tables"].items()},
     )
 
 
@@ -148,11 +188,23 @@ def release_to_dict(release: Release) -> dict[str, Any]:
             for m in release.measured
         ],
         "selected": [
-            {"what": s.what, "view": _view_to_dict(s.view), "candidates": [list(c) for c in s.candidates], "chosen": list(s.chosen)}
+            {
+                "what": s.what,
+                "view": _view_to_dict(s.view),
+                "candidates": [list(c) for c in s.candidates],
+                "chosen": list(s.chosen),
+            }
             for s in release.selected
         ],
         "discovered": [
-            {"what": d.what, "table": d.table, "column": d.column, "counts": dict(d.counts), "sigma": d.sigma, "threshold": d.threshold}
+            {
+                "what": d.what,
+                "table": d.table,
+                "column": d.column,
+                "counts": dict(d.counts),
+                "sigma": d.sigma,
+                "threshold": d.threshold,
+            }
             for d in release.discovered
         ],
     }
@@ -170,7 +222,9 @@ def _release_from_dict(data: dict[str, Any], arrays: Mapping[str, Any]) -> Relea
             for i, m in enumerate(data["measured"])
         ],
         selected=[
-            Selected(s["what"], _view_from_dict(s["view"]), tuple(tuple(c) for c in s["candidates"]), tuple(s["chosen"]))
+            Selected(
+                s["what"], _view_from_dict(s["view"]), tuple(tuple(c) for c in s["candidates"]), tuple(s["chosen"])
+            )
             for s in data["selected"]
         ],
         discovered=[Discovered(**d) for d in data["discovered"]],

@@ -6,7 +6,7 @@ import sys
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from dpweave.budget import Allocation, Task, allocate, is_category
+from dpweave.budget import Allocation, Task, allocate, is_category, link_task, relation_model
 from dpweave.errors import UsageError
 from dpweave.model import Model
 from dpweave.privacy.accounting import Budget
@@ -15,20 +15,24 @@ from dpweave.privacy.ledger import Ledger
 from dpweave.privacy.noise import InsecureNoise
 from dpweave.privacy.release import Certificate, guarantees
 from dpweave.progress import Progress, reporter
+from dpweave.relations import Relation, degree_codecs, model_columns
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import Categories, Domain, Learn, View
 from dpweave.sources import open_source
 from dpweave.tables.base import Structure, table_model
 from dpweave.tables.domains import categories_from, learn_bins, public_bins
+from dpweave.weaving import Fabric, Weaver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    import numpy as np
     import pyarrow as pa
 
+    from dpweave.links.base import LinkProblem
     from dpweave.plan import Plan
-    from dpweave.privacy.window import NoisyMarginal
+    from dpweave.privacy.window import IntArray, NoisyMarginal
     from dpweave.schema.domain import Bins
     from dpweave.sources.base import Source
     from dpweave.tables.base import FittedTable
@@ -63,10 +67,12 @@ def fit(
             curator.check()
         public = {name: _read_public(opened, name, report) for name in plan.public}
         plan = _learn_domains(curator, plan, allocation, public, report)
-        sizes, linked = _measure_sizes(curator, plan, allocation, report)
+        sizes, linked = _measure_sizes(curator, allocation, report)
         tables, mechanisms = _fit_tables(curator, plan, allocation, sizes, report)
+        fabric = Fabric(plan, sizes, linked, tables, public)
+        _learn_links(curator, fabric, allocation, report)
         certificate = _certify(curator, plan, book, delta=delta, database=opened.name)
-    return Model(plan, certificate, curator.release, sizes, linked, tables, mechanisms, public)
+    return Model(fabric, certificate, curator.release, mechanisms)
 
 
 def _read_public(source: Source, name: str, report: Progress) -> pa.Table:
@@ -92,9 +98,14 @@ def _learn_domains(
                     if table.name in public:
                         domain = _public_domain(public[table.name], column.column, domain)
                     else:
-                        domain = _learn_domain(curator, plan, allocation, Task("domains", table.name, column.name), domain)
+                        domain = _learn_domain(
+                            curator, plan, allocation, Task("domains", table.name, column.name), domain
+                        )
                 plan = plan.replace_domain(table.name, column.name, domain)
             curator.set_codec(table.name, column.name, Codec(column.column, domain))
+        if table.name not in public:
+            for name, codec in degree_codecs(plan, table.name).items():
+                curator.set_codec(table.name, name, codec)
     return plan
 
 
@@ -112,7 +123,9 @@ def _learn_domain(curator: Curator, plan: Plan, allocation: Allocation, task: Ta
         found = curator.discover(task.table, task.item, what=task.name, rho=rho, delta=allocation.category_delta)
         return categories_from(found)
     if not column.type.ordered:
-        raise UsageError(f"{task.table}.{task.item} is of type {column.type}, which cannot be learned; declare its domain or make it opaque")
+        raise UsageError(
+            f"{task.table}.{task.item} is of type {column.type}, which cannot be learned; declare its domain or make it opaque"
+        )
 
     def measure(bins: Bins, share: float) -> NoisyMarginal:
         curator.set_codec(task.table, task.item, Codec(column, bins))
@@ -123,7 +136,7 @@ def _learn_domain(curator: Curator, plan: Plan, allocation: Allocation, task: Ta
 
 
 def _measure_sizes(
-    curator: Curator, plan: Plan, allocation: Allocation, report: Progress
+    curator: Curator, allocation: Allocation, report: Progress
 ) -> tuple[dict[str, float], dict[tuple[str, str], float]]:
     """Noisy numbers of rows, and for keys that may be null the share of rows that have a target."""
     sizes: dict[str, float] = {}
@@ -150,12 +163,32 @@ def _fit_tables(
         if task.group != "tables":
             continue
         table = plan.table[task.table]
-        window = curator.window(View.of_table(table.name, tuple(c.name for c in table.modelled)), name=task.name)
+        window = curator.window(View.of_table(table.name, model_columns(plan, table.name)), name=task.name)
         model = table_model(table.mechanism)
         with report.step(f"fit table {table.name}"):
-            fitted[table.name] = model.fit(window, rho=rho, rows=sizes[table.name], structure=Structure(), progress=report.inside)
+            fitted[table.name] = model.fit(
+                window, rho=rho, rows=sizes[table.name], structure=Structure(), progress=report.inside
+            )
         mechanisms[table.name] = model.name
     return fitted, mechanisms
+
+
+def _learn_links(curator: Curator, fabric: Fabric, allocation: Allocation, report: Progress) -> None:
+    """Weave a first database, learning each relation when its turn comes; what was measured stays in the release."""
+    shares = {task.name: rho for task, rho in allocation.tasks.items() if task.group == "links"}
+    if not shares:
+        return
+
+    def learn(relation: Relation, problem: LinkProblem, rng: np.random.Generator) -> IntArray | None:
+        name = link_task(relation).name
+        if name not in shares:
+            return None
+        window = curator.window(relation.view, name=name)
+        model = relation_model(fabric.plan, relation)
+        with report.step(f"learn links {relation.table}.{relation.key}"):
+            return model.learn(window, problem, rho=shares[name], rng=rng, progress=report.inside).pairs
+
+    Weaver(fabric, linker=learn, scale=1.0, seed=0).wire()
 
 
 def _certify(curator: Curator, plan: Plan, book: Ledger, *, delta: float, database: str) -> Certificate:
@@ -170,8 +203,15 @@ def _certify(curator: Curator, plan: Plan, book: Ledger, *, delta: float, databa
         statement=promise.describe(),
         bounds=tuple((t, k, b) for (t, k), b in promise.bounds.items()),
         owned_rows={u: {t: n for t in promise.private if (n := promise.owned_rows(u, t))} for u in promise.protected},
-        events=tuple({"n": e.n, "rho": dict(e.cost.rho), "delta": dict(e.cost.delta), **e.what} for e in book.entries if e.kind == "charge"),
-        versions={"python": sys.version.split()[0], **{p: version(p) for p in ("dpweave", "opendp", "numpy", "duckdb", "ibis-framework")}},
+        events=tuple(
+            {"n": e.n, "rho": dict(e.cost.rho), "delta": dict(e.cost.delta), **e.what}
+            for e in book.entries
+            if e.kind == "charge"
+        ),
+        versions={
+            "python": sys.version.split()[0],
+            **{p: version(p) for p in ("dpweave", "opendp", "numpy", "duckdb", "ibis-framework")},
+        },
         database=database,
         run=book.run,
         insecure=curator.insecure,

@@ -86,7 +86,9 @@ class TablePlan:
     def modelled(self) -> tuple[ColumnPlan, ...]:
         """Columns that a table model sees: all but keys, and opaque ones only where they may be null."""
         return tuple(
-            c for c in self.columns if c.domain is not None and not (isinstance(c.domain, Opaque) and not c.column.nullable)
+            c
+            for c in self.columns
+            if c.domain is not None and not (isinstance(c.domain, Opaque) and not c.column.nullable)
         )
 
 
@@ -135,8 +137,12 @@ class Plan:
         if not table.weight > 0:
             raise PlanError(f"the weight of table {table.name!r} must be positive, not {table.weight}")
         if table.mechanism not in registered():
-            raise PlanError(f"table {table.name!r} asks for a mechanism {table.mechanism!r} that does not exist: {nearest(table.mechanism, registered())}")
-        if table.rows is not None and (isinstance(table.rows, bool) or not isinstance(table.rows, int) or table.rows < 0):
+            raise PlanError(
+                f"table {table.name!r} asks for a mechanism {table.mechanism!r} that does not exist: {nearest(table.mechanism, registered())}"
+            )
+        if table.rows is not None and (
+            isinstance(table.rows, bool) or not isinstance(table.rows, int) or table.rows < 0
+        ):
             raise PlanError(f"rows of table {table.name!r} must be a whole number of at least 0, not {table.rows!r}")
         for key in table.keys:
             where = f"the foreign key {key.key.name!r} of {table.name!r}"
@@ -145,10 +151,16 @@ class Plan:
             if not key.weight > 0:
                 raise PlanError(f"{where} needs a positive weight, not {key.weight}")
             if key.method not in METHODS:
-                raise PlanError(f"{where} asks for a method {key.method!r} that does not exist: {nearest(key.method, METHODS)}")
+                raise PlanError(
+                    f"{where} asks for a method {key.method!r} that does not exist: {nearest(key.method, METHODS)}"
+                )
             public = key.key.target in self.public
             if table.name not in self.public and public != (key.role == "attribute"):
-                need = "leads to a public table, so its role is attribute" if public else "leads to a private table, so its role is owning or linking"
+                need = (
+                    "leads to a public table, so its role is attribute"
+                    if public
+                    else "leads to a private table, so its role is owning or linking"
+                )
                 raise PlanError(f"{where} {need}, not {key.role}")
 
     @cached_property
@@ -202,14 +214,20 @@ class Plan:
 
         with open_source(source) as opened:
             return draft_plan(
-                opened.database, protect=tuple(protect), public=tuple(public), neighbours=neighbours, max_degree=max_degree
+                opened.database,
+                protect=tuple(protect),
+                public=tuple(public),
+                neighbours=neighbours,
+                max_degree=max_degree,
             )
 
     def require(self, database: Database) -> None:
         """Refuse a source whose catalogue does not hold what this plan was written for."""
         for table in self.tables:
             if table.name not in database:
-                raise PlanError(f"the plan is for another schema: the source has no table {table.name!r}: {nearest(table.name, database.names)}")
+                raise PlanError(
+                    f"the plan is for another schema: the source has no table {table.name!r}: {nearest(table.name, database.names)}"
+                )
             have = database[table.name]
             for column in table.columns:
                 if column.name not in have.column:
@@ -247,7 +265,9 @@ class Plan:
         try:
             text = Path(path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise PlanError(f"the plan {path} cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}") from None
+            raise PlanError(
+                f"the plan {path} cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}"
+            ) from None
         return cls.from_toml(text)
 
     def to_toml(self) -> str:
@@ -287,7 +307,10 @@ class Plan:
             raise PlanError(f"the plan has version {data['version']!r}; this dpweave reads version {VERSION}")
         budget = _mapping("budget", data.get("budget", {}))
         _refuse_unknown("budget", budget, [f.name for f in fields(Shares)])
-        tables = tuple(_table_from_dict(name, _mapping(f"tables.{name}", t)) for name, t in _mapping("tables", data.get("tables", {})).items())
+        tables = tuple(
+            _table_from_dict(name, _mapping(f"tables.{name}", t))
+            for name, t in _mapping("tables", data.get("tables", {})).items()
+        )
         if not tables:
             raise PlanError("the plan has no tables; write one with 'dpweave draft'")
         return cls(
@@ -349,12 +372,17 @@ def _table_to_dict(table: TablePlan) -> dict[str, Any]:
 
 def _table_from_dict(name: str, data: Mapping[str, Any]) -> TablePlan:
     where = f"tables.{name}"
-    _refuse_unknown(where, data, ("primary_key", "unique", "mechanism", "rows", "weight", "namespace", "columns", "keys"))
+    _refuse_unknown(
+        where, data, ("primary_key", "unique", "mechanism", "rows", "weight", "namespace", "columns", "keys")
+    )
     columns = _mapping(f"{where}.columns", data.get("columns", {}))
     keys = _mapping(f"{where}.keys", data.get("keys", {}))
     return TablePlan(
         name=name,
-        columns=tuple(_column_from_dict(f"{where}.columns.{c}", c, _mapping(f"{where}.columns.{c}", v)) for c, v in columns.items()),
+        columns=tuple(
+            _column_from_dict(f"{where}.columns.{c}", c, _mapping(f"{where}.columns.{c}", v))
+            for c, v in columns.items()
+        ),
         primary_key=_names(f"{where}.primary_key", data.get("primary_key", [])),
         unique=tuple(_names(f"{where}.unique", u) for u in data.get("unique", [])),
         keys=tuple(_key_from_dict(f"{where}.keys.{k}", k, _mapping(f"{where}.keys.{k}", v)) for k, v in keys.items()),
@@ -383,7 +411,9 @@ def _key_from_dict(where: str, name: str, data: Mapping[str, Any]) -> KeyPlan:
     for need in ("columns", "references", "target", "role"):
         if need not in data:
             raise PlanError(f"{where} lacks {need!r}")
-    key = ForeignKey(_names(f"{where}.columns", data["columns"]), data["references"], _names(f"{where}.target", data["target"]), name)
+    key = ForeignKey(
+        _names(f"{where}.columns", data["columns"]), data["references"], _names(f"{where}.target", data["target"]), name
+    )
     return KeyPlan(key, data["role"], data.get("max_degree"), data.get("method", "auto"), data.get("weight", 1.0))
 
 
@@ -438,7 +468,9 @@ def _domain_from_value(where: str, column: Column, value: object) -> Declared | 
             return Categories(tuple(value))
         case dict():
             return _domain_from_dict(where, column, value)
-    raise PlanError(f"domain must be 'learn', 'opaque', 'key', a list of values, or a table such as {{low = 0, high = 9, bins = 10}}, not {value!r}")
+    raise PlanError(
+        f"domain must be 'learn', 'opaque', 'key', a list of values, or a table such as {{low = 0, high = 9, bins = 10}}, not {value!r}"
+    )
 
 
 def _domain_from_dict(where: str, column: Column, value: dict[str, Any]) -> Declared:

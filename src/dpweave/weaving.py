@@ -7,15 +7,19 @@ that are also foreign keys need no special order.
 from __future__ import annotations
 
 import zlib
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from dpweave.errors import SchemaError
+from dpweave.links.base import LinkProblem
+from dpweave.relations import Relation, degree_codecs, relations, weaving_order
 from dpweave.schema.arrow import arrow_type
 from dpweave.schema.codec import Codec
-from dpweave.schema.domain import Opaque
+from dpweave.schema.coding import encode_table
+from dpweave.schema.domain import Attribute, Bins, Categories, Opaque, degree, parse_degree
 from dpweave.schema.placeholders import placeholders
 
 if TYPE_CHECKING:
@@ -23,20 +27,40 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from dpweave.model import Model
-    from dpweave.plan import KeyPlan, TablePlan
+    from dpweave.plan import KeyPlan, Plan, TablePlan
     from dpweave.privacy.window import IntArray
     from dpweave.schema.model import ForeignKey, Table
+    from dpweave.tables.base import FittedTable
 
-    from dpweave.schema.domain import Domain
+
+@dataclass(frozen=True)
+class Fabric:
+    """What a database is woven from: everything public or released."""
+
+    plan: Plan
+    sizes: Mapping[str, float]
+    """Noisy number of rows of each private table."""
+    linked: Mapping[tuple[str, str], float]
+    """Share of rows with a target, by (table, foreign key), where a key may be null."""
+    tables: Mapping[str, FittedTable]
+    public: Mapping[str, pa.Table]
+
+
+class Linker(Protocol):
+    """Makes the links of one relation: learns them while fitting, repeats them while sampling."""
+
+    def __call__(self, relation: Relation, problem: LinkProblem, rng: np.random.Generator) -> IntArray | None:
+        """Return (left, right) row positions, or None for links at random."""
+        ...
 
 
 class Weaver:
-    """One synthetic database in the making. The same model, scale and seed always weave the same one."""
+    """One synthetic database in the making. The same fabric, scale and seed always weave the same one."""
 
-    def __init__(self, model: Model, *, scale: float, seed: int) -> None:
-        self._model = model
-        self._plan = model.plan
+    def __init__(self, fabric: Fabric, *, linker: Linker, scale: float, seed: int) -> None:
+        self._fabric = fabric
+        self._plan = fabric.plan
+        self._linker = linker
         self._scale = scale
         self._seed = seed
         self._codes: dict[str, dict[str, IntArray]] = {}
@@ -46,64 +70,185 @@ class Weaver:
         self.rows: dict[str, int] = {}
 
     def weave(self) -> dict[str, pa.Table]:
-        """Make every table: private ones from the model, public ones as they are."""
+        """Make every table: private ones from what was released, public ones as they are."""
         import pyarrow as pa
 
-        graph = self._plan.promise.graph
-        for name, table in self._model.public.items():
-            self.rows[name] = table.num_rows
-        private = [n for n in graph.order() if n not in self._plan.public]
-        for name in private:
-            self.rows[name] = max(0, round(self._model.sizes[name] * self._scale))
-        for name in private:
-            self._draw_codes(name)
-        for name in private:
-            self._wire(self._plan.table[name])
-        made = dict(self._model.public)
-        for name in private:
+        self.wire()
+        made = dict(self._fabric.public)
+        for name in self._plan.promise.private:
             table = self._plan.database[name]
-            columns = {c.name: self._value(name, c.name) for c in table.columns}
-            made[name] = pa.table(columns)
+            made[name] = pa.table({c.name: self._value(name, c.name) for c in table.columns})
         return {name: made[name] for name in self._plan.database.names}
+
+    def wire(self) -> None:
+        """Draw rows and give every foreign key its targets, by position."""
+        for name, table in self._fabric.public.items():
+            self.rows[name] = table.num_rows
+            codecs = {
+                c.name: Codec(c.column, c.domain)
+                for c in self._plan.table[name].columns
+                if isinstance(c.domain, Categories | Bins)
+            }
+            self._codes[name] = encode_table(table, codecs)
+        order = weaving_order(self._plan)
+        for name in order:
+            self._draw_rows(name)
+        woven = relations(self._plan)
+        for name in order:
+            for relation in woven:
+                if relation.table == name:
+                    self._wire(relation)
+            for unique in (self._plan.database[name].primary_key, *self._plan.database[name].unique):
+                self._separate(self._plan.table[name], unique)
 
     def _rng(self, *what: str) -> np.random.Generator:
         words = [zlib.crc32(w.encode()) for w in what]
         return np.random.default_rng([self._seed, *words])
 
-    def _draw_codes(self, name: str) -> None:
-        fitted = self._model.tables.get(name)
+    def _draw_rows(self, name: str) -> None:
+        """Draw a table's rows: as many as its owners have degrees for, where degrees are known."""
+        size = self._fabric.sizes[name] * self._scale
+        owning = self._plan.promise.owning.get(name)
+        degrees = None if owning is None else self._degrees(name, owning)
+        if degrees is not None and owning is not None:
+            share = self._share(name, owning)
+            size = float(degrees.sum()) + size * (1 - share)
+        self.rows[name] = max(0, round(size))
+        fitted = self._fabric.tables.get(name)
         self._codes[name] = {} if fitted is None else fitted.sample(self.rows[name], self._rng("rows", name))
+
+    def _share(self, name: str, key: str) -> float:
+        table = self._plan.database[name]
+        return self._fabric.linked.get((name, key), 1.0) if table.is_nullable(table.key[key]) else 1.0
+
+    def _degrees(self, name: str, key: str) -> IntArray | None:
+        """How many rows of ``name`` each target row should have by ``key``, where its degree was synthesised."""
+        target = self._plan.database[name].key[key].target
+        column = degree(name, key)
+        codes = self._codes.get(target, {}).get(column)
+        if codes is None:
+            return None
+        codec = degree_codecs(self._plan, target)[column]
+        return np.asarray(codec.decode(codes, self._rng("degree", name, key)).to_numpy(), dtype=np.int64)
 
     # -- wiring ----------------------------------------------------------------------------------------------------
 
-    def _wire(self, plan: TablePlan) -> None:
-        """Give every row its targets; rows that cannot have what they must have are left out."""
-        table = plan.table
-        for key in plan.keys:
-            self._links[plan.name, key.key.name] = self._targets(plan, key)
-            if not table.is_nullable(key.key):
-                self._keep(plan.name, self._links[plan.name, key.key.name] >= 0)
-        for unique in (table.primary_key, *table.unique):
-            self._separate(plan, unique)
+    def _wire(self, relation: Relation) -> None:
+        """Give rows their targets; rows that cannot have what they must have are left out."""
+        table = self._plan.database[relation.table]
+        rng = self._rng("link", relation.table, relation.key)
+        names = [relation.key] if relation.joint is None else [relation.joint, relation.key]
+        learned = self._learned(relation, rng)
+        if learned is not None and relation.joint is not None:
+            self._resize(relation.table, len(learned))
+            for name, side in zip(names, learned.T, strict=True):
+                self._links[relation.table, name] = side
+        elif learned is not None:
+            links = np.full(self.rows[relation.table], -1, dtype=np.int64)
+            links[learned[:, 0]] = learned[:, 1]
+            self._links[relation.table, relation.key] = links
+        else:
+            for name in names:
+                self._links[relation.table, name] = self._random_targets(relation.table, name, rng)
+        for name in names:
+            if not table.is_nullable(table.key[name]):
+                self._keep(relation.table, self._links[relation.table, name] >= 0)
 
-    def _targets(self, plan: TablePlan, key: KeyPlan) -> IntArray:
-        name = plan.name
-        rng = self._rng("link", name, key.key.name)
-        children, parents = self.rows[name], self.rows[key.key.target]
-        share = self._model.linked.get((name, key.key.name), 1.0) if plan.table.is_nullable(key.key) else 1.0
-        linked = np.zeros(children, dtype=bool)
-        linked[rng.permutation(children)[: round(share * children)]] = True
+    def _learned(self, relation: Relation, rng: np.random.Generator) -> IntArray | None:
+        """Ask the linker; positions are those of whole tables."""
+        problem, rows = self._problem(relation, rng)
+        if problem is None:
+            return None
+        pairs = self._linker(relation, problem, rng)
+        if pairs is None:
+            return None
+        return np.stack([rows[pairs[:, 0]], pairs[:, 1]], axis=1)
+
+    def _problem(self, relation: Relation, rng: np.random.Generator) -> tuple[LinkProblem | None, IntArray]:
+        """State what is to be linked: the left rows that have a target, all right rows, and how many links."""
+        table = self._plan.database[relation.table]
+        key = table.key[relation.key]
+        start = relation.table if relation.joint is None else table.key[relation.joint].target
+        skip = 0 if relation.joint is None else 1
+        rows = np.arange(self.rows[start])
+        if relation.joint is None:
+            rows = self._with_target(relation.table, relation.key, rng)
+        links = len(rows) if relation.joint is None else self.rows[relation.table]
+        if relation.kind == "one-to-one":
+            links = min(links, self.rows[key.target])
+        if not relation.learnable or not links or not self.rows[key.target] or self._shares_columns(table, key):
+            return None, rows
+        if relation.joint is not None:
+            links = min(links, self.rows[start] * self.rows[key.target])
+        left = {n: self._seen(start, Attribute(a.column, a.path[skip:]))[rows] for n, a in relation.left}
+        right = {n: self._seen(key.target, Attribute(a.column, a.path[1:])) for n, a in relation.right}
+        shape = {n: self._codec(relation.table, a).size for n, a in (*relation.left, *relation.right)}
+        same = start == key.target and len(rows) == self.rows[start]
+        problem = LinkProblem(
+            left,
+            right,
+            shape=shape,
+            links=links,
+            links_measured=max(float(links) / self._scale, 1.0),
+            kind=relation.kind,
+            same_table=same,
+        )
+        return problem, rows
+
+    def _shares_columns(self, table: Table, key: ForeignKey) -> bool:
+        """Whether a key's targets are partly dictated by another key; then targets are drawn among those that agree."""
+        return any(set(o.columns) & set(key.columns) for o in table.foreign_keys if o != key)
+
+    def _codec(self, base: str, attribute: Attribute) -> Codec:
+        table = self._plan.promise.graph.walk(base, attribute.path)
+        if parse_degree(attribute.column) is not None:
+            return degree_codecs(self._plan, table)[attribute.column]
+        column = self._plan.table[table].column[attribute.column]
+        assert isinstance(column.domain, Categories | Bins | Opaque)
+        return Codec(column.column, column.domain)
+
+    def _seen(self, base: str, attribute: Attribute) -> IntArray:
+        """Codes of an attribute for every synthetic row of ``base``; where its path leads nowhere, code 0."""
+        at = np.arange(self.rows[base])
+        for step in attribute.path:
+            links = self._links[base, step]
+            at = np.where(at >= 0, np.append(links, -1)[at], -1)
+            base = self._plan.database[base].key[step].target
+        codes = self._codes[base][attribute.column]
+        return np.asarray(np.where(at >= 0, np.append(codes, 0)[at], 0), dtype=np.int64)
+
+    def _resize(self, name: str, rows: int) -> None:
+        """Set the number of rows of a pure junction, which has no columns of its own to lose."""
+        self.rows[name] = rows
+        self._codes[name] = {c: np.resize(v, rows) for c, v in self._codes[name].items()}
+
+    def _with_target(self, name: str, key: str, rng: np.random.Generator) -> IntArray:
+        """Rows that get a target: all, or the measured share where the key may be null."""
+        children = self.rows[name]
+        count = round(self._share(name, key) * children)
+        return np.sort(rng.permutation(children)[:count]) if count < children else np.arange(children)
+
+    def _random_targets(self, name: str, key_name: str, rng: np.random.Generator) -> IntArray:
+        """Targets at random, within degrees where they are known and within bounds elsewhere."""
+        plan = self._plan.table[name]
+        key = plan.key[key_name]
+        children = self.rows[name]
+        target = np.full(children, -1, dtype=np.int64)
+        chosen = self._with_target(name, key_name, rng)
+        degrees = self._degrees(name, key_name)
+        if degrees is not None:
+            places = rng.permutation(np.repeat(np.arange(len(degrees)), degrees))
+            chosen = rng.permutation(chosen)[: len(places)]
+            target[chosen] = places[: len(chosen)]
+            return target
         capacity = 1 if plan.table.is_unique(key.key.columns) else key.max_degree
         here, there = self._agreement(plan, key.key)
-        target = np.full(children, -1, dtype=np.int64)
-        for group in np.unique(here[linked]):
-            rows = np.flatnonzero(linked & (here == group))
-            candidates = np.flatnonzero(there == group)
-            target[rows] = draw_targets(len(rows), candidates, capacity=capacity, rng=rng)
-        if key.key.target == name and parents > 1:
+        for group in np.unique(here[chosen]):
+            rows = chosen[here[chosen] == group]
+            target[rows] = draw_targets(len(rows), np.flatnonzero(there == group), capacity=capacity, rng=rng)
+        if key.key.target == name:
             loops = np.flatnonzero(target == np.arange(children))
-            target[loops] = target[np.roll(loops, 1)] if len(loops) > 1 else -1
-            target[target == np.arange(children)] = -1
+            target[loops] = np.roll(loops, 1) if len(loops) > 1 else -1
         return target
 
     def _agreement(self, plan: TablePlan, key: ForeignKey) -> tuple[IntArray, IntArray]:
@@ -177,21 +322,23 @@ class Weaver:
         place = np.where(keep, np.cumsum(keep) - 1, -1)
         self.rows[name] = int(keep.sum())
         self._codes[name] = {c: v[keep] for c, v in self._codes[name].items()}
-        for (table, key), links in self._links.items():
+        for table, key in self._links:
+            links = self._links[table, key]
             if self._plan.database[table].key[key].target == name:
-                self._links[table, key] = links = np.where(links >= 0, place[np.maximum(links, 0)], -1)
-            if table == name:
-                self._links[table, key] = links[keep]
+                links = np.where(links >= 0, place[np.maximum(links, 0)], -1)
+            self._links[table, key] = links[keep] if table == name else links
 
     # -- values ----------------------------------------------------------------------------------------------------
 
     def _value(self, name: str, column: str) -> pa.Array:
         """Values of a column, resolved once all rows are wired."""
         if name in self._plan.public:
-            return self._model.public[name][column].combine_chunks()
+            return self._fabric.public[name][column].combine_chunks()
         if (name, column) not in self._values:
             if (name, column) in self._pending:
-                raise SchemaError(f"the value of {name}.{column} depends on itself through foreign keys; make one of them nullable")
+                raise SchemaError(
+                    f"the value of {name}.{column} depends on itself through foreign keys; make one of them nullable"
+                )
             self._pending.add((name, column))
             made = self._make_value(name, column)
             self._pending.discard((name, column))
@@ -208,14 +355,10 @@ class Weaver:
         rng = self._rng("values", name, column)
         domain = plan.domain
         rows = self.rows[name]
-        if domain is None or isinstance(domain, Opaque):
-            null = self._codes[name][column] == 1 if column in self._codes[name] else np.zeros(rows, dtype=bool)
-            return placeholders(plan.column, np.arange(rows), null=null, rng=rng)
-        return Codec(plan.column, self._domain(domain)).decode(self._codes[name][column], rng)
-
-    @staticmethod
-    def _domain(domain: Any) -> Domain:
-        return domain  # type: ignore[no-any-return]
+        if isinstance(domain, Categories | Bins):
+            return Codec(plan.column, domain).decode(self._codes[name][column], rng)
+        null = self._codes[name][column] == 1 if column in self._codes[name] else np.zeros(rows, dtype=bool)
+        return placeholders(plan.column, np.arange(rows), null=null, rng=rng)
 
     def _follow(self, name: str, column: str, keys: list[ForeignKey]) -> pa.Array:
         """Copy the key of the row that is pointed at; the first key that leads somewhere dictates."""
@@ -304,5 +447,3 @@ def running_number(group: IntArray) -> IntArray:
     number = np.empty(len(group), dtype=np.int64)
     number[order] = np.arange(len(group)) - np.repeat(starts, lengths)
     return number
-
-

@@ -73,7 +73,7 @@ class Bounding:
         return self._any(groups)
 
     def _any(self, rows: Any) -> bool:
-        return self.source.fetch(rows.limit(1)).num_rows > 0
+        return bool(self.source.fetch(rows.limit(1)).num_rows)
 
     def _check_bound(self, name: str, key: ForeignKey) -> None:
         import ibis

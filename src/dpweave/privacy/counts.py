@@ -179,8 +179,6 @@ class Counts:
 
     def _coded(self, rows: Any, table: str, column: str) -> tuple[Any, Any]:
         """Return rows and the expression of a column's code over them."""
-        import ibis
-
         codec = self._codecs[table, column]
         counted = parse_degree(column)
         if counted is not None:
@@ -188,13 +186,8 @@ class Counts:
             per = self._bounding.children(child, self._bounding.promise.database[child].key[key_name]).view()
             joined = rows.left_join(per, rows.rid == per.rid).select(rows.rid, degree=per.degree.fill_null(0))
             return joined, codec.encode(joined.degree.cast("int64"), has_nan=False)
-        name = self._bounding.column_name(table, column)
-        if codec.needs_lookup:
-            words = ibis.memtable(codec.lookup())
-            joined = rows.left_join(words, rows[name] == words.value).select(rows.rid, rows[name], words.code)
-            unknown = ibis.ifelse(joined[name].isnull(), codec.null_code, codec.unknown_code)
-            return joined, ibis.coalesce(joined.code, unknown)
-        return rows, codec.encode(rows[name], has_nan=self._bounding.source.connection.name != "sqlite")
+        value = rows[self._bounding.column_name(table, column)]
+        return codec.coded(rows, value, has_nan=self._bounding.source.connection.name != "sqlite")
 
 
 def _at(path: Path) -> str:

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 
 from dpweave.errors import UsageError, nearest
 from dpweave.privacy import selection
-from dpweave.privacy.accounting import Cost, gaussian_rho, gaussian_sigma, round_up, selection_rho, selection_scale, split
+from dpweave.privacy.accounting import (
+    Cost,
+    gaussian_rho,
+    gaussian_sigma,
+    round_up,
+    selection_rho,
+    selection_scale,
+    split,
+)
 from dpweave.privacy.bounding import Bounding
 from dpweave.privacy.counts import Counts
 from dpweave.privacy.noise import SecureNoise, threshold_for
@@ -40,7 +48,13 @@ class Curator:
     """
 
     def __init__(
-        self, source: Source, promise: Promise, *, ledger: Ledger, noise: NoiseSource | None = None, salt: str | None = None
+        self,
+        source: Source,
+        promise: Promise,
+        *,
+        ledger: Ledger,
+        noise: NoiseSource | None = None,
+        salt: str | None = None,
     ) -> None:
         self.promise = promise
         self.release = Release()
@@ -118,7 +132,9 @@ class Curator:
             sigma = gaussian_sigma(worst, share)
             cost += Cost({t: share if x == worst else gaussian_rho(x, sigma) for t, x in l2.items() if x > 0}, {})
             sigmas.append(sigma)
-        self._ledger.charge(cost, what={"verb": "measure", "what": what, "cliques": [list(c) for c in cliques], "sigma": sigmas})
+        self._ledger.charge(
+            cost, what={"verb": "measure", "what": what, "cliques": [list(c) for c in cliques], "sigma": sigmas}
+        )
         exact = self._counts.marginals(view, cliques)  # private from here ...
         noisy = tuple(
             NoisyMarginal(clique, self._noise.discrete_gaussian(counts, sigma=sigma), sigma)
@@ -144,18 +160,24 @@ class Curator:
         shapes = [tuple(self._counts.codec(view, c).size for c in x.columns) for x in candidates]
         selection.check_candidates(candidates, shapes)
         if not 1 <= count <= len(candidates):
-            raise UsageError(f"{count} of {len(candidates)} candidates cannot be selected; ask for between 1 and {len(candidates)}")
+            raise UsageError(
+                f"{count} of {len(candidates)} candidates cannot be selected; ask for between 1 and {len(candidates)}"
+            )
         each = split(rho, [1.0] * count)[0]
         by_table = {
-            t: selection.sensitivity(candidates, [self.l1(view, c.columns)[t] for c in candidates]) for t in self.promise.protected
+            t: selection.sensitivity(candidates, [self.l1(view, c.columns)[t] for c in candidates])
+            for t in self.promise.protected
         }
         worst = max(by_table.values())
         scale = selection_scale(worst, each)
         pay = {
-            t: rho if x == worst else round_up(count * Fraction(selection_rho(x, scale))) for t, x in by_table.items() if x > 0
+            t: rho if x == worst else round_up(count * Fraction(selection_rho(x, scale)))
+            for t, x in by_table.items()
+            if x > 0
         }
         self._ledger.charge(
-            Cost(pay, {}), what={"verb": "select", "what": what, "candidates": len(candidates), "count": count, "scale": scale}
+            Cost(pay, {}),
+            what={"verb": "select", "what": what, "candidates": len(candidates), "count": count, "scale": scale},
         )
         counts = self._counts.marginals(view, [c.columns for c in candidates])  # private from here ...
         scores = [selection.score(x, c) for x, c in zip(counts, candidates, strict=True)]
@@ -186,7 +208,13 @@ class Curator:
         pay = {t: rho if m == worst else gaussian_rho(m.l2, sigma) for t, m in moves.items() if m.down}
         self._ledger.charge(
             Cost(pay, dict.fromkeys(pay, delta)),
-            what={"verb": "discover", "what": what, "column": f"{table}.{column}", "sigma": sigma, "threshold": threshold},
+            what={
+                "verb": "discover",
+                "what": what,
+                "column": f"{table}.{column}",
+                "sigma": sigma,
+                "threshold": threshold,
+            },
         )
         counts = self._counts.categories(table, column)  # private from here ...
         kept = self._noise.threshold_counts(counts, sigma=sigma, threshold=threshold)  # ... to here
@@ -203,7 +231,9 @@ class Curator:
         if len(set(clique)) != len(clique):
             raise UsageError(f"the clique {', '.join(clique)} names a column twice")
         if cells > MAX_CELLS:
-            raise UsageError(f"the marginal over {', '.join(clique)} has {cells:,} cells, more than {MAX_CELLS:,}; use coarser domains")
+            raise UsageError(
+                f"the marginal over {', '.join(clique)} has {cells:,} cells, more than {MAX_CELLS:,}; use coarser domains"
+            )
 
 
 @dataclass(frozen=True)

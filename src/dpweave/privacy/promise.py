@@ -53,9 +53,13 @@ class Promise:
             if name in self.public:
                 raise PlanError(f"table {name!r} cannot be both protected and public; choose one")
             if name in self.owning:
-                raise PlanError(f"the protected table {name!r} cannot be owned through {self.owning[name]!r}; make that key linking")
+                raise PlanError(
+                    f"the protected table {name!r} cannot be owned through {self.owning[name]!r}; make that key linking"
+                )
             if not self.database[name].primary_key:
-                raise PlanError(f"the protected table {name!r} has no primary key; declare one under tables.{name}.primary_key")
+                raise PlanError(
+                    f"the protected table {name!r} has no primary key; declare one under tables.{name}.primary_key"
+                )
         if self.neighbours not in ("entity", "record"):
             raise PlanError(f"neighbours must be 'entity' or 'record', not {self.neighbours!r}")
         if self.on_excess not in ("refuse", "truncate"):
@@ -82,7 +86,9 @@ class Promise:
             if bound is None:
                 raise PlanError(f"the foreign key {key.name!r} of {name!r} needs a max_degree")
             if isinstance(bound, bool) or not isinstance(bound, int) or bound < 1:
-                raise PlanError(f"max_degree of the foreign key {key.name!r} of {name!r} must be a whole number of at least 1, not {bound!r}")
+                raise PlanError(
+                    f"max_degree of the foreign key {key.name!r} of {name!r} must be a whole number of at least 1, not {bound!r}"
+                )
 
     def _check_chain(self, name: str) -> None:
         seen = [name]
@@ -100,7 +106,9 @@ class Promise:
             if owner in self.public:
                 raise PlanError(f"the owning key {key_name!r} of {table.name!r} leads to the public table {owner!r}")
             if owner in seen:
-                raise PlanError(f"the owning keys of {', '.join(seen)} run in a circle; one of these tables must be protected")
+                raise PlanError(
+                    f"the owning keys of {', '.join(seen)} run in a circle; one of these tables must be protected"
+                )
             seen.append(owner)
 
     @cached_property

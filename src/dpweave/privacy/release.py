@@ -110,7 +110,10 @@ class Certificate:
 
     def __str__(self) -> str:
         stamp = "INSECURE: noise came from a known seed; this protects nobody.\n" if self.insecure else ""
-        lines = [f"{stamp}epsilon {self.epsilon:.6g}, delta {self.delta:.3g} ({self.neighbours} neighbours)", self.statement]
+        lines = [
+            f"{stamp}epsilon {self.epsilon:.6g}, delta {self.delta:.3g} ({self.neighbours} neighbours)",
+            self.statement,
+        ]
         lines += [f"  {g.table}: rho {g.rho:.6g}, epsilon {g.epsilon:.6g} at delta {g.delta:.3g}" for g in self.tables]
         lines += [f"  note: {c}" for c in self.caveats]
         return "\n".join(lines)

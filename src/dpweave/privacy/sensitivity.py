@@ -109,7 +109,7 @@ class _Calculus:
         )
 
     def _staying(self, table: str, path: Path) -> _Staying:
-        total = _Staying(moved=self._moved_degrees(table, path))
+        total = _Staying(moved=self._moved_degrees(path))
         for key in self.promise.database[table].foreign_keys:
             if (*path, key.name) in self._paths() and self.promise.is_private(key):
                 total += self._along(table, key, self._staying(key.target, (*path, key.name)))
@@ -132,8 +132,8 @@ class _Calculus:
         promise = self.promise
         return table not in promise.protected and table not in promise.public and promise.graph.is_junction(table)
 
-    def _moved_degrees(self, table: str, path: Path) -> int:
-        """Rows of ``table`` outside the unit whose degree columns change bucket."""
+    def _moved_degrees(self, path: Path) -> int:
+        """Rows at the end of ``path``, outside the unit, whose degree columns change bucket."""
         moved = 0
         for name in self.columns:
             attribute = self.view.attribute[name]

@@ -52,7 +52,7 @@ class Codec:
     # -- value → code ----------------------------------------------------------------------------------------------
 
     def encode(self, value: Any, *, has_nan: bool) -> Any:
-        """Return an Ibis expression for the code of an Ibis column; long category lists go through :meth:`lookup`.
+        """Return an Ibis expression for the code of an Ibis column; see :meth:`coded` for long lists of categories.
 
         Bins are a balanced tree of comparisons, so that a row costs log2(bins) of them. ``has_nan`` says whether the
         engine knows NaN; it counts as null.
@@ -66,8 +66,14 @@ class Codec:
             case Opaque():
                 inner = ibis.literal(0, "int32")
             case Categories(values=values):
-                cases = [(value == ibis.literal(v, value.type()), ibis.literal(i, "int32")) for i, v in enumerate(values)]
-                inner = ibis.cases(*cases, else_=ibis.literal(self.unknown_code, "int32")) if cases else _int(self.unknown_code)
+                cases = [
+                    (value == ibis.literal(v, value.type()), ibis.literal(i, "int32")) for i, v in enumerate(values)
+                ]
+                inner = (
+                    ibis.cases(*cases, else_=ibis.literal(self.unknown_code, "int32"))
+                    if cases
+                    else _int(self.unknown_code)
+                )
             case Bins(edges=edges):
                 inner = self._tree(value, edges, 0, len(edges) - 2)
         return ibis.ifelse(missing, _int(self.null_code), inner)
@@ -81,18 +87,26 @@ class Codec:
         below = value < ibis.literal(edges[middle], value.type())
         return ibis.ifelse(below, self._tree(value, edges, first, middle - 1), self._tree(value, edges, middle, last))
 
-    @property
-    def needs_lookup(self) -> bool:
-        """Whether encoding should go through a join with :meth:`lookup` instead of an expression."""
-        return isinstance(self.domain, Categories) and len(self.domain.values) > CASE_LIMIT
+    def coded(self, rows: Any, value: Any, *, has_nan: bool) -> tuple[Any, Any]:
+        """Return rows, with their ``rid``, and the expression over them of the code of ``value``, one of their columns.
 
-    def lookup(self) -> pa.Table:
-        """Return the table (value, code) of a category list."""
+        A long list of categories is looked up by a join, which costs the same however long it is.
+        """
+        import ibis
+
+        if not isinstance(self.domain, Categories) or len(self.domain.values) <= CASE_LIMIT:
+            return rows, self.encode(value, has_nan=has_nan)
+        words = ibis.memtable(self._lookup())
+        joined = rows.left_join(words, value == words.word).select(rows.rid, missing=value.isnull(), code=words.code)
+        unknown = ibis.ifelse(joined.missing, _int(self.null_code), _int(self.unknown_code))
+        return joined, ibis.coalesce(joined.code, unknown)
+
+    def _lookup(self) -> pa.Table:
         import pyarrow as pa
 
         assert isinstance(self.domain, Categories)
-        values = pa.array(list(self.domain.values), arrow_type(self.column.type))
-        return pa.table({"value": values, "code": pa.array(range(len(values)), pa.int32())})
+        words = pa.array(list(self.domain.values), arrow_type(self.column.type))
+        return pa.table({"word": words, "code": pa.array(range(len(words)), pa.int32())})
 
     # -- code → value ----------------------------------------------------------------------------------------------
 

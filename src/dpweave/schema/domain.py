@@ -155,8 +155,8 @@ def to_axis(kind: Type, value: Scalar) -> float | int:
             day = value.date() if isinstance(value, datetime) else value
             return day.toordinal() - _EPOCH.toordinal()  # type: ignore[union-attr]
         case "timestamp":
-            moment = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)  # type: ignore[union-attr]  # noqa: DTZ001
-            return int((moment.replace(tzinfo=None) - datetime(1970, 1, 1)) / timedelta(seconds=1))  # noqa: DTZ001
+            moment = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)  # type: ignore[union-attr]
+            return int((moment.replace(tzinfo=None) - datetime(1970, 1, 1)) / timedelta(seconds=1))
         case "time":
             return value.hour * 3600 + value.minute * 60 + value.second  # type: ignore[union-attr]
         case _:
@@ -176,7 +176,7 @@ def from_axis(kind: Type, point: float) -> Scalar:
             return date.fromordinal(min(max(_EPOCH.toordinal() + int(point), 1), date.max.toordinal()))
         case "timestamp":
             low, high = (to_axis(kind, m) for m in (datetime.min, datetime.max))
-            moment = datetime(1970, 1, 1) + timedelta(seconds=min(max(int(point), int(low)), int(high)))  # noqa: DTZ001
+            moment = datetime(1970, 1, 1) + timedelta(seconds=min(max(int(point), int(low)), int(high)))
             return moment.replace(tzinfo=UTC) if kind.zone else moment
         case "time":
             seconds = min(max(int(point), 0), 86_399)

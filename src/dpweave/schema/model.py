@@ -169,7 +169,9 @@ class Table:
                     )
         keys = [k.name for k in self.foreign_keys]
         for duplicate in {k for k in keys if keys.count(k) > 1}:
-            raise SchemaError(f"table {self.name!r} has two foreign keys named {duplicate!r}; give each a name of its own")
+            raise SchemaError(
+                f"table {self.name!r} has two foreign keys named {duplicate!r}; give each a name of its own"
+            )
         for key in self.foreign_keys:
             for column in key.columns:
                 if column not in names:
@@ -222,7 +224,9 @@ class Database:
             for key in table.foreign_keys:
                 where = f"the foreign key {key.name!r} of {table.name!r}"
                 if key.target not in names:
-                    raise SchemaError(f"{where} leads to a table {key.target!r} that is not there: {nearest(key.target, names)}")
+                    raise SchemaError(
+                        f"{where} leads to a table {key.target!r} that is not there: {nearest(key.target, names)}"
+                    )
                 target = self[key.target]
                 for column in key.target_columns:
                     if column not in target.column:

@@ -53,7 +53,7 @@ def placeholders(
         case "date":
             made = [date(2000, 1, 1) + timedelta(days=int(n)) for n in number]
         case "timestamp":
-            made = [datetime(2000, 1, 1) + timedelta(seconds=int(n)) for n in number]  # noqa: DTZ001
+            made = [datetime(2000, 1, 1) + timedelta(seconds=int(n)) for n in number]
         case "time":
             made = [time(int(n) // 3600 % 24, int(n) // 60 % 60, int(n) % 60) for n in number]
         case "boolean":
@@ -78,7 +78,10 @@ def text_for(column: Column, number: int) -> str:
     >>> text_for(Column("email", Type("text")), 7), text_for(Column("code", Type("text", length=4)), 7)
     ('person7@example.com', '0007')
     """
-    form = next((f for pattern, f in FORMS if pattern.search(column.name)), column.name.replace("{", "").replace("}", "") + " {}")
+    form = next(
+        (f for pattern, f in FORMS if pattern.search(column.name)),
+        column.name.replace("{", "").replace("}", "") + " {}",
+    )
     text = form.format(number)
     length = column.type.length
     if length is None or len(text) <= length:

@@ -96,10 +96,10 @@ def _undeclared(comment: str | None) -> list[dict[str, Any]]:
 
 
 def duckdb_type(text: str) -> Type:
-    r"""Return the model's type of a DuckDB type name.
+    """Return the model's type of a DuckDB type name.
 
-    >>> str(duckdb_type("DECIMAL(10,2)")), str(duckdb_type("INTEGER[]")), str(duckdb_type("ENUM('a', 'it''s')"))
-    ('decimal(10,2)', 'array', 'enum("a","it\\'s")')
+    >>> str(duckdb_type("DECIMAL(10,2)")), str(duckdb_type("INTEGER[]")), str(duckdb_type("ENUM('a', 'b')"))
+    ('decimal(10,2)', 'array', 'enum("a","b")')
     """
     if text.endswith("]"):
         return Type("array")

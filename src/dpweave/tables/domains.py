@@ -47,7 +47,9 @@ def learn_bins(kind: Type, learn: Learn, measure: Measure, *, rho: float) -> Bin
         marginal = measure(coarse, first)
         grid = refine(kind, coarse, marginal)
         marginal = measure(grid, second)
-    return quantile_bins(kind, grid, marginal.counts[: grid.cells].astype(np.float64), sigma=marginal.sigma, bins=learn.bins)
+    return quantile_bins(
+        kind, grid, marginal.counts[: grid.cells].astype(np.float64), sigma=marginal.sigma, bins=learn.bins
+    )
 
 
 def coarse_points(kind: Type, learn: Learn) -> list[float]:
@@ -58,7 +60,7 @@ def coarse_points(kind: Type, learn: Learn) -> list[float]:
         case "timestamp":
             points = [to_axis(kind, datetime(y, 1, 1)) for y in (1, *range(1900, 2101), 9999)]  # noqa: DTZ001
         case "time":
-            points = [3600 * h for h in range(24)] + [86_399]
+            points = [*(3600.0 * h for h in range(24)), 86_399.0]
         case "float":
             powers = [2.0**k for k in range(-10, 61, 1)]
             points = [*(-p for p in reversed(powers)), 0.0, *powers]

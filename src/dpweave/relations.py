@@ -1,0 +1,132 @@
+"""Relations of a plan in the order they are woven, each with the view its links are learned on (ALGORITHMS B5).
+
+A foreign key is learned between the row that holds it, with its own columns and those of parents attached before, and
+the row it leads to, with its columns and those of its own parents. A pure junction of two keys is one many-to-many
+relation between the rows its keys lead to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from dpweave.schema.codec import Codec
+from dpweave.schema.domain import Attribute, Opaque, View, degree, degree_bins
+from dpweave.schema.model import Column, Type
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dpweave.plan import Plan
+    from dpweave.schema.domain import Path
+
+Kind = Literal["many-to-many", "one-to-many", "one-to-one"]
+DEGREE_REACH = 20
+"""Degrees are told apart up to this many times ``max_degree``."""
+
+
+@dataclass(frozen=True)
+class Relation:
+    """One foreign key, or the two of a pure junction, to be wired.
+
+    ``left`` and ``right`` name the columns of either side as the view calls them. ``joint`` is the first key of a pure
+    junction: its target is then the left side; otherwise the left side is ``table`` itself.
+    """
+
+    table: str
+    key: str
+    kind: Kind
+    left: tuple[tuple[str, Attribute], ...]
+    right: tuple[tuple[str, Attribute], ...]
+    joint: str | None = None
+
+    @property
+    def view(self) -> View:
+        """The rows of ``table`` that are linked, with the columns of both sides."""
+        linked: tuple[Path, ...] = ((self.key,),) if self.joint is None else ((self.joint,), (self.key,))
+        return View(self.table, (*self.left, *self.right), linked)
+
+    @property
+    def learnable(self) -> bool:
+        """Whether both sides have columns that could be correlated."""
+        return bool(self.left) and bool(self.right)
+
+
+def degree_codecs(plan: Plan, table: str) -> dict[str, Codec]:
+    """Return the degree columns of a table's rows: how many rows each of them owns by each owning key."""
+    out = {}
+    for child in plan.promise.private:
+        key = plan.promise.owning.get(child)
+        if key is None or plan.database[child].key[key].target != table or child == table:
+            continue
+        name = degree(child, key)
+        one = plan.database[child].is_unique(plan.database[child].key[key].columns)
+        cap = 1 if one else DEGREE_REACH * plan.promise.bounds[child, key]
+        out[name] = Codec(Column(name, Type("integer"), nullable=False), degree_bins(cap))
+    return out
+
+
+def model_columns(plan: Plan, table: str) -> tuple[str, ...]:
+    """Return the columns that the model of a private table sees: its own, and its degrees."""
+    return (*(c.name for c in plan.table[table].modelled), *degree_codecs(plan, table))
+
+
+def relations(plan: Plan) -> tuple[Relation, ...]:
+    """Every foreign key of the private tables, in the order they are woven."""
+    wired: dict[str, list[str]] = {}
+    out: list[Relation] = []
+    for name in weaving_order(plan):
+        wired[name] = []
+        keys = sorted(plan.table[name].keys, key=lambda k: k.role != "owning")
+        if _is_pair(plan, name):
+            first, second = (k.key.name for k in keys)
+            left = _columns(plan, name, (first,), wired)
+            right = _columns(plan, name, (second,), wired)
+            out.append(Relation(name, second, "many-to-many", left, right, joint=first))
+            continue
+        for key in keys:
+            left = _columns(plan, name, (), wired)
+            right = _columns(plan, name, (key.key.name,), wired)
+            kind: Kind = "one-to-one" if plan.database[name].is_unique(key.key.columns) else "one-to-many"
+            out.append(Relation(name, key.key.name, kind, left, right))
+            wired[name].append(key.key.name)
+    return tuple(out)
+
+
+def weaving_order(plan: Plan) -> tuple[str, ...]:
+    """Private tables, such that owners come before what they own and, where possible, targets before sources."""
+    order = plan.promise.graph.order()
+    done: list[str] = []
+    waiting = [n for n in order if n not in plan.public]
+    while waiting:
+        for name in waiting:
+            owner = plan.promise.owning.get(name)
+            if owner is None or plan.database[name].key[owner].target in done:
+                done.append(name)
+                waiting.remove(name)
+                break
+    return tuple(done)
+
+
+def _is_pair(plan: Plan, name: str) -> bool:
+    """Whether a table is a pure junction of two keys that never repeats a pair."""
+    table = plan.database[name]
+    if len(table.foreign_keys) != 2 or not plan.promise.graph.is_pure_junction(name):
+        return False
+    a, b = (set(k.columns) for k in table.foreign_keys)
+    return not a & b and table.is_unique(tuple(a | b)) and not any(table.is_nullable(k) for k in table.foreign_keys)
+
+
+def _columns(plan: Plan, base: str, path: Path, wired: Mapping[str, list[str]]) -> tuple[tuple[str, Attribute], ...]:
+    """Columns of the row at the end of ``path`` and of the rows its wired keys lead to."""
+    here = plan.promise.graph.walk(base, path)
+    found = [Attribute(c, path) for c in _own(plan, here)]
+    for key in wired.get(here, []):
+        target = plan.database[here].key[key].target
+        found += [Attribute(c, (*path, key)) for c in _own(plan, target)]
+    return tuple((".".join((*a.path, a.column)), a) for a in found)
+
+
+def _own(plan: Plan, table: str) -> list[str]:
+    columns = [c.name for c in plan.table[table].columns if c.domain is not None and not isinstance(c.domain, Opaque)]
+    return columns if table in plan.public else [*columns, *degree_codecs(plan, table)]
