@@ -1,8 +1,8 @@
 """DuckDB files.
 
 DuckDB checks a foreign key at each insert, has no deferred constraints and cannot add one later. So tables load targets
-first, a table that points at itself loads generation by generation, and a key that closes a cycle cannot be declared: it
-is kept as a comment on its table, which reflection reads back, and its values are checked here instead.
+first, a table that points at itself loads generation by generation, and a key that closes a cycle cannot be declared:
+it is kept as a comment on its table, which reflection reads back, and its values are checked here instead.
 """
 
 # ruff: noqa: S608 - statements are built from constants and quoted names

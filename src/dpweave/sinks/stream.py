@@ -64,7 +64,7 @@ class Stream:
                 arrays.append(_plain(array).cast(field.type))
             except (pa.ArrowException, NotImplementedError):
                 raise TargetError(
-                    f"column {field.name!r} of {self.table.name!r} is {array.type}, whose values do not fit {field.type}"
+                    f"column {field.name!r} of {self.table.name!r} is {array.type} and does not fit {field.type}"
                 ) from None
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 

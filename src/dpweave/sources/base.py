@@ -26,8 +26,8 @@ AS_TEXT = frozenset({"uuid", "json", "array", "enum", "unknown"})
 class Source(ABC):
     """A private database, open for reading.
 
-    Ask with Ibis expressions over :meth:`table` and run them with :meth:`fetch`, never with Ibis's own ``execute``: that
-    one lets driver messages through, which quote values.
+    Ask with Ibis expressions over :meth:`table` and run them with :meth:`fetch`, never with Ibis's own ``execute``:
+    that one lets driver messages through, which quote values.
     """
 
     name: str
@@ -84,7 +84,7 @@ class Source(ABC):
     def table(self, name: str) -> ibis.Table:
         """Return the table as an Ibis expression, its columns named and typed as in :attr:`database`.
 
-        UUID, JSON, enum and array columns are text. A value that is not of its column's type is null (SQLite has those).
+        UUID, JSON, enum and array columns are text. A value that is not of its column's type is null (in SQLite).
         """
         return self._expression(name, verbatim=None)
 
@@ -106,7 +106,7 @@ class Source(ABC):
 
     @final
     def read(self, name: str) -> Iterator[pa.RecordBatch]:
-        """Return all rows of a table in batches, in the model's Arrow types (public tables and ``evaluate`` need it)."""
+        """Return all rows of a table in batches, in the model's Arrow types (for public tables, for ``evaluate``)."""
         import pyarrow as pa
 
         from dpweave.schema.arrow import arrow_schema
@@ -119,7 +119,7 @@ class Source(ABC):
 
     @final
     def materialise(self, expression: ibis.Table) -> ibis.Table:
-        """Store an expression in a temporary table, gone with the session; where that is not allowed, return it as is."""
+        """Store an expression in a temporary table, gone with the session; if not allowed, return it as is."""
         if not self.can_materialise:
             return expression
         name = f"_dpweave_{next(self._serial)}"
@@ -135,7 +135,7 @@ class Source(ABC):
 
     @abstractmethod
     def hash(self, expression: ibis.expr.types.StringValue) -> ibis.expr.types.IntegerValue:
-        """Return a 64-bit hash of a text, for an order that depends on the text alone. Engines differ in the function."""
+        """Return a 64-bit hash of a text, for an order by nothing but the text. Engines differ in the function."""
 
     @abstractmethod
     def close(self) -> None:
