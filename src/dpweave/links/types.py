@@ -140,6 +140,7 @@ class LinkOperator:
         self.multiplicity = multiplicity
         self._u, rows = _one_hot(left, dict.fromkeys(w.left for w in self.workloads))
         self._v, others = _one_hot(right, dict.fromkeys(w.right for w in self.workloads))
+        self._u_transposed, self._v_transposed = _transposed(self._u), _transposed(self._v)
         self.blocks: dict[Workload, tuple[slice, slice]] = {w: (rows[w.left], others[w.right]) for w in self.workloads}
         self.mask = np.zeros((self._u.shape[1], self._v.shape[1]))
         for block in self.blocks.values():
@@ -155,7 +156,8 @@ class LinkOperator:
 
     def histogram(self, mass: FloatArray) -> FloatArray:
         """Answers of a total ``mass`` per pair of types."""
-        full = self._u.T @ (mass @ self._v) if self._right_first else (self._u.T @ mass) @ self._v
+        ut, vt = self._u_transposed, self._v_transposed
+        full = ut @ (vt @ mass.T).T if self._right_first else (vt @ (ut @ mass).T).T
         return np.asarray(full) * self.mask
 
     def apply(self, b: FloatArray) -> FloatArray:
@@ -169,8 +171,8 @@ class LinkOperator:
         """
         r = r * self.mask
         if self._right_first:
-            return np.asarray((self._u @ r) @ self._v.T)
-        return np.asarray(self._u @ (r @ self._v.T))
+            return np.asarray((self._v @ (self._u @ r).T).T)
+        return np.asarray(self._u @ (self._v @ r.T).T)
 
     def stack(self, answers: Mapping[Workload, Any]) -> FloatArray:
         """Put one array per workload, of any shape with the right number of cells, into the matrix of answers."""
@@ -196,6 +198,11 @@ class LinkOperator:
             data = self.multiplicity.ravel()
             parts.append(sparse.csr_array((data, (cell, np.arange(len(cell)))), shape=(height * width, len(cell))))
         return sparse.vstack(parts, format="csr")
+
+
+def _transposed(matrix: Any) -> Any:
+    """The transpose, stored by rows like the matrix itself."""
+    return np.ascontiguousarray(matrix.T) if isinstance(matrix, np.ndarray) else matrix.T.tocsr()
 
 
 def _one_hot(types: RowTypes, sets: Mapping[Columns, None]) -> tuple[Any, dict[Columns, slice]]:

@@ -1,0 +1,50 @@
+"""Many-to-many: any pairs of rows, none twice, an exact number in all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpweave.errors import UsageError
+from dpweave.links.block import Block, place_links
+from dpweave.links.projection import project_capped_simplex
+from dpweave.links.sampling import cell_counts
+
+if TYPE_CHECKING:
+    from dpweave.privacy.window import FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class CappedSimplex:
+    r""":math:`\Omega = \{0 \le b \le 1, \mathbf 1^T b = m\}` (`eq::relaxed_opt`), over pairs of types."""
+
+    multiplicity: FloatArray
+    links: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.links <= self.multiplicity.sum():
+            raise UsageError(f"{self.links} links do not fit on {self.multiplicity.sum():g} pairs")
+
+    def project(self, b: FloatArray) -> FloatArray:
+        """`thm::proj_cf`, weighted."""
+        return project_capped_simplex(b, total=self.links, weights=self.multiplicity)
+
+    def extreme(self, gradient: FloatArray) -> FloatArray:
+        """Fill pairs up in the order of the gradient until the links are used up."""
+        order = np.argsort(gradient, axis=None, kind="stable")
+        weight = self.multiplicity.ravel()[order]
+        room = np.clip(self.links - (np.cumsum(weight) - weight), 0.0, weight)
+        x = np.zeros(gradient.size)
+        x[order] = np.divide(room, weight, out=np.zeros_like(room), where=weight > 0.0)
+        return x.reshape(gradient.shape)
+
+    def centre(self) -> FloatArray:
+        """Every pair alike."""
+        return np.full(self.multiplicity.shape, self.links / self.multiplicity.sum())
+
+
+def round_many_to_many(b: FloatArray, block: Block, rng: np.random.Generator) -> IntArray:
+    """Exactly ``block.links`` distinct pairs, each with its probability ``b`` (`alg::rec_ubs`, weighted form)."""
+    return place_links(cell_counts(b, block.multiplicity, rng), block, rng)
