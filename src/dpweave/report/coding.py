@@ -1,0 +1,231 @@
+"""Arrow tables as codes and links: the small, engine-free twin of what the wall counts.
+
+Values are coded by the domains of a plan exactly as :meth:`dpweave.schema.codec.Codec.encode` codes them in an engine (a
+test holds the two together), and every foreign key becomes the position of the row it leads to, or -1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpweave.errors import UsageError
+from dpweave.schema.arrow import arrow_type
+from dpweave.schema.codec import Codec
+from dpweave.schema.domain import Bins, Categories, Learn, Opaque
+from dpweave.schema.graph import KeyGraph
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+
+    from dpweave.plan import Plan
+    from dpweave.privacy.window import IntArray
+    from dpweave.schema.domain import Attribute, Domain, Path, Scalar
+    from dpweave.schema.model import Column, Database, ForeignKey
+
+
+@dataclass(frozen=True)
+class CodedDatabase:
+    """Codes by (table, column), positions by (table, foreign key), numbers of rows by table."""
+
+    schema: Database
+    rows: Mapping[str, int]
+    codes: Mapping[tuple[str, str], IntArray]
+    sizes: Mapping[tuple[str, str], int]
+    """Number of codes of each coded column."""
+    links: Mapping[tuple[str, str], IntArray]
+    """Row of the target for every row of a table, or -1."""
+
+    def degrees(self, table: str, key: str) -> IntArray:
+        """How many rows of ``table`` lead to each row of the key's target."""
+        links = self.links[table, key]
+        target = self.schema[table].key[key].target
+        return np.bincount(links[links >= 0], minlength=self.rows[target]).astype(np.int64)
+
+    def position(self, base: str, path: Path) -> IntArray:
+        """Row at the end of ``path`` for every row of ``base``, or -1."""
+        at = np.arange(self.rows[base], dtype=np.int64)
+        for name in path:
+            links = self.links[base, name]
+            padded = links if len(links) else np.full(1, -1, dtype=np.int64)
+            at = np.where(at >= 0, padded[np.maximum(at, 0)], -1)
+            base = self.schema[base].key[name].target
+        return at
+
+    def columns(self, base: str, attributes: Sequence[Attribute]) -> tuple[list[IntArray], IntArray]:
+        """Codes of ``attributes`` for the rows of ``base`` whose paths all lead somewhere, and those rows."""
+        paths = {a.path: self.position(base, a.path) for a in attributes}
+        there = np.ones(self.rows[base], dtype=bool)
+        for at in paths.values():
+            there &= at >= 0
+        kept = np.flatnonzero(there)
+        end = KeyGraph(self.schema).walk
+        return [self.codes[end(base, a.path), a.column][paths[a.path][kept]] for a in attributes], kept
+
+    def size(self, base: str, attribute: Attribute) -> int:
+        """Number of codes of an attribute seen from ``base``."""
+        return self.sizes[KeyGraph(self.schema).walk(base, attribute.path), attribute.column]
+
+    def rewired(self, links: Mapping[tuple[str, str], IntArray]) -> CodedDatabase:
+        """Return the same rows with other links."""
+        return replace(self, links={**self.links, **links})
+
+
+def encode(plan: Plan, tables: Mapping[str, pa.Table]) -> CodedDatabase:
+    """Code every table of a plan whose domains are all declared or learned already."""
+    for name in plan.database.names:
+        if name not in tables:
+            raise UsageError(f"the database has no table {name!r}, which the plan names; give one made from this plan")
+    codes: dict[tuple[str, str], IntArray] = {}
+    sizes: dict[tuple[str, str], int] = {}
+    for table in plan.tables:
+        for column in table.columns:
+            domain = column.domain
+            if isinstance(domain, Learn):
+                raise UsageError(f"the domain of {table.name}.{column.name} is not known yet; use the plan of a fitted model")
+            if domain is None:
+                continue
+            codes[table.name, column.name] = encode_column(column.column, domain, column_of(tables, table.name, column.column))
+            sizes[table.name, column.name] = Codec(column.column, domain).size
+    links = {
+        (table.name, key.name): follow(tables, plan.database, table.name, key)
+        for table in plan.database
+        for key in table.foreign_keys
+    }
+    return CodedDatabase(plan.database, {n: tables[n].num_rows for n in plan.database.names}, codes, sizes, links)
+
+
+def column_of(tables: Mapping[str, pa.Table], table: str, column: Column) -> pa.Array:
+    """Return one column as a single array of the model's Arrow type."""
+    import pyarrow as pa
+
+    if column.name not in tables[table].column_names:
+        raise UsageError(f"table {table!r} of the database has no column {column.name!r}; give one made from this plan")
+    array = tables[table][column.name].combine_chunks()
+    if isinstance(array, pa.ChunkedArray):  # an empty table has no chunk to combine
+        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    kind = arrow_type(column.type)
+    return array if array.type == kind else array.cast(kind, safe=False)
+
+
+def encode_column(column: Column, domain: Domain, values: pa.Array) -> IntArray:
+    """Code of every value; total, as the codec's."""
+    import pyarrow.compute as pc
+
+    codec = Codec(column, domain)
+    missing = values.is_null().to_numpy(zero_copy_only=False)
+    if column.type.kind == "float":
+        missing = missing | pc.is_nan(values).fill_null(True).to_numpy(zero_copy_only=False)
+    match domain:
+        case Opaque():
+            inner = np.zeros(len(values), dtype=np.int64)
+        case Categories(values=listed):
+            inner = _positions(values, listed, unknown=codec.unknown_code)
+        case Bins(edges=edges):
+            inner = np.zeros(len(values), dtype=np.int64)
+            for edge in edges[1:-1]:
+                inner += _at_least(values, edge)
+    return np.where(missing, codec.null_code, inner).astype(np.int64)
+
+
+def _positions(values: pa.Array, listed: tuple[Scalar, ...], *, unknown: int) -> IntArray:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found = pc.index_in(values, value_set=pa.array(list(listed), values.type))
+    return np.asarray(found.fill_null(unknown).to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def _at_least(values: pa.Array, edge: Any) -> np.ndarray[Any, Any]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    above = pc.greater_equal(values, pa.scalar(edge, values.type)).fill_null(False)
+    return np.asarray(above.to_numpy(zero_copy_only=False))
+
+
+def follow(tables: Mapping[str, pa.Table], schema: Database, table: str, key: ForeignKey) -> IntArray:
+    """Position of the row that each row's foreign key leads to; -1 where it is null or leads nowhere.
+
+    Where several rows share the key that is led to, the first one counts.
+    """
+    children, parents = tables[table].num_rows, tables[key.target].num_rows
+    mine, theirs = np.zeros(children, dtype=np.int64), np.zeros(parents, dtype=np.int64)
+    lost, unnamed = np.zeros(children, dtype=bool), np.zeros(parents, dtype=bool)
+    for column, target in zip(key.columns, key.target_columns, strict=True):
+        here = column_of(tables, table, schema[table].column[column])
+        there = column_of(tables, key.target, schema[key.target].column[target])
+        if here.type != there.type:
+            here = here.cast(there.type, safe=False)
+        number, their_number = _numbers(here, there)
+        lost |= number < 0
+        unnamed |= their_number < 0
+        mine, theirs = _pack(mine, number, theirs, their_number)
+    named = np.flatnonzero(~unnamed)
+    values, first = np.unique(theirs[named], return_index=True)
+    if not len(values):
+        return np.full(children, -1, dtype=np.int64)
+    at = np.minimum(np.searchsorted(values, mine), len(values) - 1)
+    hit = (values[at] == mine) & ~lost
+    return np.where(hit, named[first[at]], -1).astype(np.int64)
+
+
+def _numbers(here: pa.Array, there: pa.Array) -> tuple[IntArray, IntArray]:
+    """Number the distinct values of ``there``, and find those of ``here`` among them; null and unknown are -1."""
+    import pyarrow.compute as pc
+
+    distinct = there.drop_null().unique()
+
+    def number(array: pa.Array) -> IntArray:
+        found = pc.index_in(array, value_set=distinct, skip_nulls=True).fill_null(-1)
+        return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.int64)
+
+    return number(here), number(there)
+
+
+def _pack(
+    mine: IntArray, number: IntArray, theirs: IntArray, their_number: IntArray
+) -> tuple[IntArray, IntArray]:
+    """Combine the numbers of a composite key into one, small again after every column."""
+    width = int(max(number.max(initial=0), their_number.max(initial=0))) + 2
+    both = np.concatenate([mine, theirs]) * width + np.concatenate([number, their_number]) + 1
+    _, dense = np.unique(both, return_inverse=True)
+    dense = dense.reshape(-1).astype(np.int64)
+    return dense[: len(mine)], dense[len(mine) :]
+
+
+def labels(column: Column, domain: Domain) -> tuple[str, ...]:
+    """Say each code in words, in order.
+
+    >>> from dpweave.schema.model import Column, Type
+    >>> labels(Column("n", Type("integer"), nullable=True), Bins((0, 1, 5, 9)))
+    ('0', '1 to 4', '5 to 8', '(null)')
+    """
+    match domain:
+        case Opaque():
+            words = ["(a value)"]
+        case Categories(values=values, other=other):
+            words = [show(v) for v in values] + (["(other)"] if other else [])
+        case Bins(edges=edges):
+            words = [_interval(column, a, b) for a, b in zip(edges, edges[1:], strict=False)]
+    return (*words, "(null)") if column.nullable else tuple(words)
+
+
+def _interval(column: Column, low: Any, high: Any) -> str:
+    if column.type.kind == "integer":
+        return show(low) if high - low == 1 else f"{show(low)} to {show(high - 1)}"
+    return f"{show(low)} to <{show(high)}" if column.type.kind in ("float", "decimal") else f"from {show(low)}"
+
+
+def show(value: object) -> str:
+    """Write a value of a domain, short."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    text = str(value)
+    return text.removesuffix(" 00:00:00").removesuffix(" 00:00:00+00:00") or "(empty)"
