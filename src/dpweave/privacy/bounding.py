@@ -38,9 +38,19 @@ class Bounding:
     def check(self) -> None:
         """Refuse data that break what the promise takes for granted. Reads rows, releases one bit to whoever runs the fit.
 
-        Declared keys must be unique (otherwise joins would multiply rows); under ``record`` bounds must hold.
+        Declared keys must be unique (otherwise joins would multiply rows), primary keys not null (rows are ordered by
+        them); under ``record`` bounds must hold.
         """
+        import ibis
+
         for table in self.promise.database:
+            if table.primary_key and not self._is_enforced(table.name, table.primary_key):
+                rows = self._raw(table.name)
+                if self._any(rows.filter(ibis.or_(*(rows[self._c(table, c)].isnull() for c in table.primary_key)))):
+                    raise SourceError(
+                        f"rows of table {table.name!r} have no {', '.join(table.primary_key)}, which the schema declares "
+                        "its primary key; mend the data or the declared key, since the promise counts on it"
+                    )
             for columns in self._keys_led_to(table):
                 if self._is_enforced(table.name, columns):
                     continue
@@ -61,9 +71,11 @@ class Bounding:
         return {k for k in (table.primary_key, *led) if k}
 
     def _is_enforced(self, name: str, columns: tuple[str, ...]) -> bool:
-        """Whether the engine itself guarantees that no two rows agree on ``columns``."""
-        catalogue = self.source.catalogue
-        return self.source.keys_enforced and name in catalogue and catalogue[name].is_unique(columns)
+        """Whether the engine itself guarantees that no two rows agree on ``columns``, as the plan reads them."""
+        if not self.source.keys_enforced or name not in self.source.catalogue:
+            return False
+        stored, read = self.source.catalogue[name], self.promise.database[name]
+        return stored.is_unique(columns) and all(stored.column[c].type == read.column[c].type for c in columns)
 
     def _has_repeats(self, rows: Any, columns: list[str]) -> bool:
         import ibis
@@ -187,9 +199,7 @@ class Bounding:
 
     def _order_columns(self, table: Table) -> list[str]:
         """Columns that identify a row; rows that agree on all of them are interchangeable."""
-        plain = {"bytes", "json", "array", "unknown"}
-        names = table.primary_key or tuple(c.name for c in table.columns if c.type.kind not in plain)
-        return [self._c(table, n) for n in names]
+        return [self._c(table, n) for n in table.primary_key or tuple(c.name for c in table.columns)]
 
     def _place(self, table: Table, rows: Any) -> Any:
         import ibis
@@ -207,5 +217,12 @@ class Bounding:
             **{f"k{i}": target[self._c(there, c)] for i, (_, c) in enumerate(pairs)}, **{name: target[wanted]}
         ).view()
         on = [rows[self._c(table, c)] == right[f"k{i}"] for i, (c, _) in enumerate(pairs)]
+        for c, t in pairs:
+            if (
+                table.column[c].type.kind != there.column[t].type.kind
+                and not rows[self._c(table, c)].type().is_string()
+            ):
+                # Numbers of two kinds are compared as floats: below this no two whole numbers are taken for one.
+                on += [rows[self._c(table, c)] > -(2**53), rows[self._c(table, c)] < 2**53]
         joined = rows.left_join(right, on)
         return joined.select(*(rows[c] for c in rows.columns), right[name])

@@ -59,7 +59,10 @@ class Counts:
         name = self._bounding.column_name(table, column)
         present = rows.filter(rows[name].notnull()).select(value=rows[name].cast("string"))
         found = self._bounding.source.fetch(present.group_by("value").agg(n=ibis._.count()))
-        return dict(zip(found["value"].to_pylist(), found["n"].to_pylist(), strict=True))
+        total: dict[str, int] = {}
+        for value, n in zip(found["value"].to_pylist(), found["n"].to_pylist(), strict=True):
+            total[value] = total.get(value, 0) + n  # texts that are not UTF-8 may come out alike
+        return total
 
     # -- in memory -------------------------------------------------------------------------------------------------
 

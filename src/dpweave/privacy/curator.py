@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from dpweave.errors import UsageError, nearest
+from dpweave.errors import PlanError, UsageError, nearest
 from dpweave.privacy import selection
 from dpweave.privacy.accounting import (
     Cost,
@@ -80,6 +80,7 @@ class Curator:
 
     def set_codec(self, table: str, column: str, codec: Codec) -> None:
         """Declare a column's codes: public, from the plan or from what was learned. Replaces an earlier declaration."""
+        self._refuse_key(table, column)
         self._counts.set_codec(table, column, codec)
 
     def window(self, view: View, *, name: str) -> CuratorWindow:
@@ -198,6 +199,7 @@ class Curator:
         """
         from dpweave.schema.domain import View
 
+        self._refuse_key(table, column)
         view = View.of_table(table, (column,))
         moves = {t: self._movement(view, (), t) for t in self.promise.protected}
         worst = max(moves.values(), key=lambda m: m.l2)
@@ -221,6 +223,15 @@ class Curator:
         found = dict(sorted(kept.items()))
         self.release.discovered.append(Discovered(what, table, column, found, sigma, threshold))
         return found
+
+    def _refuse_key(self, table: str, column: str) -> None:
+        """Values of a key to private rows are counted by where they lead and never as such: no bound holds for them."""
+        for key in self.promise.database[table].foreign_keys:
+            if column in key.columns and self.promise.is_private(key) and table not in self.promise.public:
+                raise PlanError(
+                    f"column {column!r} of {table!r} belongs to the foreign key {key.name!r} to the private table "
+                    f"{key.target!r}, so its values cannot be counted; its domain is 'key'"
+                )
 
     def _require_clique(self, view: View, clique: Columns) -> None:
         cells = 1

@@ -12,9 +12,11 @@ from dpweave.schema.graph import KeyGraph
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dpweave.schema.model import Database, ForeignKey
+    from dpweave.schema.model import Database, ForeignKey, Table
 
 Neighbours = Literal["entity", "record"]
+_TEXTS = {"text", "uuid", "enum", "json", "array", "unknown"}
+_NUMBERS = {"integer", "float", "decimal"}
 
 
 @dataclass(frozen=True)
@@ -85,9 +87,21 @@ class Promise:
             bound = self.bounds.get((name, key.name))
             if bound is None:
                 raise PlanError(f"the foreign key {key.name!r} of {name!r} needs a max_degree")
+            self._check_types(table, key)
             if isinstance(bound, bool) or not isinstance(bound, int) or bound < 1:
                 raise PlanError(
                     f"max_degree of the foreign key {key.name!r} of {name!r} must be a whole number of at least 1, not {bound!r}"
+                )
+
+    def _check_types(self, table: Table, key: ForeignKey) -> None:
+        """Refuse keys whose values an engine would have to convert to compare: that can fail, or make two keys one."""
+        target = self.database[key.target]
+        for mine, theirs in zip(key.columns, key.target_columns, strict=True):
+            a, b = table.column[mine].type, target.column[theirs].type
+            if a.kind != b.kind and not any({a.kind, b.kind} <= alike for alike in (_TEXTS, _NUMBERS)):
+                raise PlanError(
+                    f"the foreign key {key.name!r} of {table.name!r} compares {mine!r} of type {a} with "
+                    f"{key.target}.{theirs} of type {b}; declare the same type for both"
                 )
 
     def _check_chain(self, name: str) -> None:

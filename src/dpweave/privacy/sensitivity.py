@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dpweave.errors import UsageError
 from dpweave.schema.domain import parse_degree
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class _Calculus:
     unit: str
 
     def movement(self) -> Movement:
+        self._refuse_public_degrees()
         base = self.view.base
         if self.promise.neighbours == "record":
             replaced = self._replaced(base)
@@ -86,6 +88,17 @@ class _Calculus:
             # A backfilled link lands on the target whose place was vacated, hence in the cell that lost a row.
             gained -= removed
         return Movement(removed + staying.lost + staying.moved, gained + staying.moved)
+
+    def _refuse_public_degrees(self) -> None:
+        """Any number of rows may lead to one public row, so its degree, seen from them, could move them all."""
+        for name in self.columns:
+            attribute = self.view.attribute[name]
+            seen = self.promise.graph.walk(self.view.base, attribute.path)
+            if attribute.path and seen in self.promise.public and parse_degree(attribute.column) is not None:
+                raise UsageError(
+                    f"{name!r} counts the rows that lead to the public table {seen!r}, as seen from {self.view.base!r}; "
+                    f"no bound holds for that, so count over {seen!r} itself"
+                )
 
     def _paths(self) -> tuple[Path, ...]:
         return self.view.paths(self.columns)
@@ -150,7 +163,7 @@ class _Calculus:
         if owning:
             return 2 * self._relationships(child)
         moved = 2 * self._replaced(child)
-        if not self._is_relationship(child):
+        if self._removed(key.target) and not self._is_relationship(child):
             moved += 2 * self.promise.bounds[child, key_name] * self._removed(key.target)
         return moved
 

@@ -97,7 +97,10 @@ class Codec:
         if not isinstance(self.domain, Categories) or len(self.domain.values) <= CASE_LIMIT:
             return rows, self.encode(value, has_nan=has_nan)
         words = ibis.memtable(self._lookup())
-        joined = rows.left_join(words, value == words.word).select(rows.rid, missing=value.isnull(), code=words.code)
+        missing = value.isnull() | value.isnan() if has_nan and self.column.type.kind == "float" else value.isnull()
+        joined = rows.left_join(words, value == words.word).select(rows.rid, missing=missing, code=words.code)
+        # One row for each row, even where an engine takes two words for equal (collations, narrow floats).
+        joined = joined.group_by("rid").agg(missing=joined.missing.any(), code=joined.code.min())
         unknown = ibis.ifelse(joined.missing, _int(self.null_code), _int(self.unknown_code))
         return joined, ibis.coalesce(joined.code, unknown)
 
