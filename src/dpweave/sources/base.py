@@ -130,8 +130,9 @@ class Source(ABC):
     @final
     def compile(self, expression: ibis.Expr) -> str:
         """Return the SQL of an expression, with what it needs (lookup tables, functions) registered."""
-        self.connection._run_pre_execute_hooks(expression)
-        return str(self.connection.compile(expression.as_table()))
+        ready = self._with_lookups(expression.as_table())
+        self.connection._run_pre_execute_hooks(ready)
+        return str(self.connection.compile(ready))
 
     @abstractmethod
     def hash(self, expression: ibis.expr.types.StringValue) -> ibis.expr.types.IntegerValue:
@@ -181,7 +182,7 @@ class Source(ABC):
 
     def _stored(self, name: str) -> Table:
         if name in self.catalogue:
-            return self.catalogue[name]
+            return self._engine_table(name)
         with self.masked("its catalogue cannot be read"):
             is_view = self._is_view(name)
         if is_view:
@@ -192,7 +193,15 @@ class Source(ABC):
     def _reflect(self) -> Database: ...
 
     @abstractmethod
+    def _engine_table(self, name: str) -> Table:
+        """Return a table of the catalogue in the types that the engine itself has for it."""
+
+    @abstractmethod
     def _is_view(self, name: str) -> bool: ...
+
+    @abstractmethod
+    def _with_lookups(self, expression: ibis.Table) -> ibis.Table:
+        """Replace in-memory tables where Ibis would need permission to write to send them."""
 
     @abstractmethod
     def _require_readable(self, table: Table) -> None: ...

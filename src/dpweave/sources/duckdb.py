@@ -20,16 +20,29 @@ if TYPE_CHECKING:
 
 @final
 class DuckDBSource(Source):
-    """Tables of a DuckDB connection, or views that stand for frames and files (``schema`` then says what they are)."""
+    """Tables of a DuckDB connection, or views that stand for frames and files.
+
+    For views, ``schema`` says what they are to the outside, and ``stored`` in which types DuckDB sees them.
+    """
 
     embedded = True
     can_materialise = True
 
-    def __init__(self, connection: Any, *, name: str, schema: Database | None = None, owned: bool = True) -> None:
+    def __init__(
+        self,
+        connection: Any,
+        *,
+        name: str,
+        schema: Database | None = None,
+        stored: Database | None = None,
+        declares_keys: bool = True,
+        owned: bool = True,
+    ) -> None:
         super().__init__(connection, name=name)
         self._schema = schema
+        self._stored_schema = stored
         self._owned = owned
-        self.declares_keys = schema is None
+        self.declares_keys = declares_keys
 
     @property
     def keys_enforced(self) -> bool:
@@ -47,6 +60,12 @@ class DuckDBSource(Source):
 
     def _reflect(self) -> Database:
         return self._schema or reflect_duckdb(self.connection.con)
+
+    def _engine_table(self, name: str) -> Table:
+        return (self._stored_schema or self.catalogue)[name]
+
+    def _with_lookups(self, expression: ibis.Table) -> ibis.Table:
+        return expression
 
     def _is_view(self, name: str) -> bool:
         query = (

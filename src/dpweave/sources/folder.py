@@ -30,16 +30,23 @@ def open_folder(folder: Path) -> DuckDBSource:
         raise SourceError(f"the folder {folder} holds no .parquet and no .csv file")
     refuse_twins(list(files), of="tables")
     connection = memory()
-    source = DuckDBSource(
-        connection,
-        name=folder.name or str(folder),
-        schema=Database(tuple(_view(connection, name, path) for name, path in sorted(files.items()))),
-    )
+    name = folder.name or str(folder)
+    stored = Database(tuple(_view(connection, table, path) for table, path in sorted(files.items())))
     package = folder / PACKAGE_FILE
-    if package.is_file():
-        source.declare(database_of(package.read_text(encoding="utf-8"))[0])
-        source.declares_keys = True
-    return source
+    if not package.is_file():
+        return DuckDBSource(connection, name=name, schema=stored, declares_keys=False)
+    declared = database_of(package.read_text(encoding="utf-8"))[0]
+    _require_held(declared, stored, package=package)
+    return DuckDBSource(connection, name=name, schema=declared, stored=stored)
+
+
+def _require_held(declared: Database, stored: Database, *, package: Path) -> None:
+    for table in declared:
+        for column in table.columns:
+            if table.name not in stored or column.name not in stored[table.name].column:
+                raise SourceError(
+                    f"{package} describes {table.name!r}.{column.name!r}, which no file of its folder holds"
+                )
 
 
 def _files(folder: Path) -> dict[str, Path]:

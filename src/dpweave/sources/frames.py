@@ -27,7 +27,7 @@ def open_frames(frames: Mapping[Any, Any]) -> DuckDBSource:
         tables.append(Table(name, tuple(Column(f.name, type_of_arrow(f.type)) for f in table.schema)))
         connection.con.register(name, _readable(table))
     refuse_twins([t.name for t in tables], of="tables")
-    return DuckDBSource(connection, name="data frames", schema=Database(tuple(tables)))
+    return DuckDBSource(connection, name="data frames", schema=Database(tuple(tables)), declares_keys=False)
 
 
 def as_arrow(frame: Any, *, name: str) -> pa.Table:

@@ -41,6 +41,12 @@ class IbisSource(Source):
     def _reflect(self) -> Database:
         return reflect_columns(self.connection)
 
+    def _engine_table(self, name: str) -> Table:
+        return self.catalogue[name]
+
+    def _with_lookups(self, expression: ibis.Table) -> ibis.Table:
+        return expression
+
     def _is_view(self, name: str) -> bool:
         return name in self.connection.list_tables()
 

@@ -50,6 +50,22 @@ class PostgresSource(Source):
     def _reflect(self) -> Database:
         return reflect_postgres(self.connection.con)
 
+    def _engine_table(self, name: str) -> Table:
+        return self.catalogue[name]
+
+    def _with_lookups(self, expression: ibis.Table) -> ibis.Table:
+        """Write small in-memory tables as ``VALUES``: Ibis would create tables for them, which a reader may not."""
+        import ibis.expr.operations as ops
+
+        def spelled(node: Any, _: Any, **kwargs: Any) -> Any:
+            if isinstance(node, ops.InMemoryTable):
+                query = _values(node.data.to_pyarrow(node.schema))
+                return ops.SQLQueryResult(query, node.schema, self.connection)
+            return node.__recreate__(kwargs) if kwargs else node
+
+        node = expression.op()
+        return node.replace(spelled).to_expr() if node.find(ops.InMemoryTable) else expression
+
     def _is_view(self, name: str) -> bool:
         query = (
             "SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
@@ -104,6 +120,25 @@ class PostgresSource(Source):
 
     def _reason(self, error: Exception) -> str | None:
         return reason(error)
+
+
+def _values(table: pa.Table) -> str:
+    """Return a query that yields the rows of a small table, every value written as text and cast."""
+    from dpweave.schema.arrow import type_of_arrow
+    from dpweave.schema.model import Column
+    from dpweave.sinks.ddl import literal, postgres_type, quoted
+
+    texts = [[None if v is None else str(v) for v in c.to_pylist()] for c in table.columns]
+    rows = ", ".join(
+        "(" + ", ".join("NULL" if v is None else literal(v) for v in row) + ")" for row in zip(*texts, strict=True)
+    )
+    kinds = [type_of_arrow(f.type) for f in table.schema]
+    columns = ", ".join(
+        f"CAST({quoted(f'v{i}')} AS {postgres_type(Column(f.name, t), t)}) AS {quoted(f.name)}"
+        for i, (f, t) in enumerate(zip(table.schema, kinds, strict=True))
+    )
+    held = ", ".join(quoted(f"v{i}") for i in range(len(kinds)))
+    return f"SELECT {columns} FROM (VALUES {rows}) AS v ({held})"
 
 
 def open_postgres(url: str) -> PostgresSource:

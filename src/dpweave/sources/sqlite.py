@@ -59,6 +59,12 @@ class SQLiteSource(Source):
     def _reflect(self) -> Database:
         return reflect_sqlite(self.connection.con)
 
+    def _engine_table(self, name: str) -> Table:
+        return self.catalogue[name]
+
+    def _with_lookups(self, expression: ibis.Table) -> ibis.Table:
+        return expression
+
     def _is_view(self, name: str) -> bool:
         query = "SELECT count(*) FROM sqlite_master WHERE type = 'view' AND lower(name) = lower(?)"
         return bool(self.connection.con.execute(query, (name,)).fetchone()[0])
