@@ -30,10 +30,10 @@ MEAN_ABSOLUTE = math.sqrt(2 / math.pi)
 
 @dataclass(frozen=True)
 class AIM:
-    """Select the worst-fitting marginal, measure it, fit; spend more per round when a round taught nothing.
+    r"""Select the worst-fitting marginal, measure it, fit; spend more per round when a round taught nothing.
 
-    A candidate r scores :math:`w_r(\\lVert M_r(D) - M_r(\\hat p)\\rVert_1 - \\sqrt{2/\\pi}\\,\\sigma n_r)`: what measuring it
-    would gain over the noise it would bring. :math:`w_r` adds up the workload's weights, each times the number of
+    A candidate r scores :math:`w_r(\lVert M_r(D) - M_r(\hat p)\rVert_1 - \sqrt{2/\pi}\,\sigma n_r)`: what
+    measuring it would gain over the noise it would bring. :math:`w_r` adds up the workload's weights, each times the number of
     columns it shares with r. Candidates that would make the model too large wait; the allowance grows with the budget
     spent. ``rounds`` per column sets the first noise level, ``selection`` is the share of rho for choosing.
     """

@@ -16,10 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dpweave.errors import BudgetError, PlanError, UsageError, nearest
-from dpweave.privacy.window import Columns, FloatArray, IntArray, Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from dpweave.privacy.window import Columns, FloatArray, IntArray, Window
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -42,7 +43,9 @@ class StructuralZero:
         if not self.columns or len(set(self.columns)) != len(self.columns):
             raise PlanError(f"a structural zero needs distinct columns, got {self.columns!r}")
         if self.mask.dtype != np.bool_ or self.mask.ndim != len(self.columns):
-            raise PlanError(f"the mask of the structural zero over {self.columns} must be boolean with one axis per column")
+            raise PlanError(
+                f"the mask of the structural zero over {self.columns} must be boolean with one axis per column"
+            )
         if self.mask.all():
             raise PlanError(f"the structural zero over {self.columns} forbids every combination")
 
@@ -96,7 +99,9 @@ class Structure:
             sizes = _sizes(dependency.determinants, shape, "dependency")
             (limit,) = _sizes((dependency.dependent,), shape, "dependency")
             if dependency.table.shape != sizes:
-                raise PlanError(f"the table of {dependency.dependent!r} has shape {dependency.table.shape}, not {sizes}")
+                raise PlanError(
+                    f"the table of {dependency.dependent!r} has shape {dependency.table.shape}, not {sizes}"
+                )
             if dependency.table.min() < 0 or dependency.table.max() >= limit:
                 raise PlanError(f"the table of {dependency.dependent!r} holds codes outside 0..{limit - 1}")
         for columns in self.workload or ():
@@ -185,7 +190,7 @@ def table_model(name: str, **options: Any) -> TableModel:
 
     >>> table_model("atm")
     Traceback (most recent call last):
-    dpweave.errors.PlanError: no table mechanism is called 'atm'; known are aim, auto, external, independent, mst
+    dpweave.errors.PlanError: no table mechanism is called 'atm'; did you mean 'aim'?
     """
     make = _registration(name).make
     try:
@@ -218,7 +223,9 @@ class Purse:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.rho) and self.rho > 0):
-            raise BudgetError(f"a table model needs a positive share of rho, got {self.rho}; raise its share in the plan")
+            raise BudgetError(
+                f"a table model needs a positive share of rho, got {self.rho}; raise its share in the plan"
+            )
         self.left = self.rho
         self._grain = math.ldexp(1.0, math.frexp(self.rho)[1] - 31)
 

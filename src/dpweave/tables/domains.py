@@ -7,6 +7,7 @@ Both are clients of the wall. Bins come from two noisy histograms: a coarse one 
 from __future__ import annotations
 
 from datetime import date, datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     Measure = Callable[[Bins, float], NoisyMarginal]
 
-FINE_CELLS = 512
+FINE_CELLS = 128
 SIGNIFICANT = 3.0
 """Cells are taken to hold rows where their noisy count passes this many standard deviations."""
 
@@ -58,14 +59,18 @@ def coarse_points(kind: Type, learn: Learn) -> list[float]:
         case "date":
             points: list[float] = [to_axis(kind, date(y, 1, 1)) for y in (1, *range(1900, 2101), 9999)]
         case "timestamp":
-            points = [to_axis(kind, datetime(y, 1, 1)) for y in (1, *range(1900, 2101), 9999)]  # noqa: DTZ001
+            points = [to_axis(kind, datetime(y, 1, 1)) for y in (1, *range(1900, 2101), 9999)]
         case "time":
             points = [*(3600.0 * h for h in range(24)), 86_399.0]
         case "float":
             powers = [2.0**k for k in range(-10, 61, 1)]
             points = [*(-p for p in reversed(powers)), 0.0, *powers]
         case _:
-            largest = 2 ** min((kind.bits or 64) - 2, 60) if kind.kind == "integer" else 2**60
+            largest = (
+                2 ** min((kind.bits or 64) - 2, 60)
+                if kind.kind == "integer"
+                else 10 ** min(kind.precision or 18, 18) - 1
+            )
             powers = [2.0**k for k in range(61) if 2**k <= largest]
             points = [*(-p for p in reversed(powers)), 0, *powers]
     if learn.low is not None:
@@ -86,7 +91,7 @@ def refine(kind: Type, coarse: Bins, marginal: NoisyMarginal) -> Bins:
     points = [to_axis(kind, e) for e in coarse.edges[full[0] : full[-1] + 2]]
     parts = max(4, FINE_CELLS // (len(points) - 1))
     fine: list[float] = []
-    for a, b in zip(points, points[1:], strict=False):
+    for a, b in pairwise(points):
         if kind.kind == "float":
             fine += [a + (b - a) * i / parts for i in range(parts)]
         else:

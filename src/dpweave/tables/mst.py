@@ -35,7 +35,7 @@ class MST:
     name: str = field(default="mst", init=False)
 
     def __post_init__(self) -> None:
-        if not (0 < self.singles and 0 < self.selection and self.singles + self.selection < 1):
+        if not (self.singles > 0 and self.selection > 0 and self.singles + self.selection < 1):
             raise UsageError(
                 f"shares for one-way marginals and selection must be positive and add up to less than 1, "
                 f"got {self.singles} and {self.selection}"

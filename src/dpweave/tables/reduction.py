@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpweave.errors import PlanError
-from dpweave.privacy.window import Columns, FloatArray, IntArray
 from dpweave.tables.base import BoolArray, StructuralZero, Structure
 from dpweave.tables.graphical.rows import apportion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from dpweave.privacy.window import Columns, FloatArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -65,13 +66,14 @@ class Merge:
     def unmerge(self, codes: IntArray, rng: np.random.Generator) -> IntArray:
         """Full codes for model ``codes``: merged rows are divided by their categories' shares."""
         fan = np.bincount(self.code, minlength=self.size)
-        full = np.argsort(self.code, kind="stable")[np.concatenate([[0], np.cumsum(fan)[:-1]])][codes]
+        first = np.concatenate([[0], np.cumsum(fan)[:-1]])
+        full: IntArray = np.argsort(self.code, kind="stable").astype(np.int64)[first][codes]
         for merged in np.flatnonzero(fan > 1):
             rows = np.flatnonzero(codes == merged)
             members = np.flatnonzero(self.code == merged)
             counts = apportion(np.array([rows.size]), self.share[np.newaxis, members], rng)[0]
             full[rng.permutation(rows)] = np.repeat(members, counts)
-        return full.astype(np.int64)
+        return full
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ class Reduction:
             fan = np.multiply.outer(fan, per_code.astype(np.float64))
             if merge.size < merge.code.size:
                 summed = np.zeros((*counts.shape[:axis], merge.size, *counts.shape[axis + 1 :]))
-                np.add.at(summed, (*(slice(None),) * axis, merge.code), counts)
+                np.add.at(np.moveaxis(summed, axis, 0), merge.code, np.moveaxis(counts, axis, 0))
                 counts = summed
         return counts, fan
 
@@ -135,12 +137,15 @@ class Reduction:
         flat = np.zeros(counts.shape, dtype=np.int64)
         for column, dim in zip(columns, dims, strict=True):
             flat = flat * dim + _table_over(base, counts.shape, self.origins[column])
-        return np.bincount(flat.ravel(), counts.ravel(), minlength=math.prod(dims)).reshape(dims)
+        sums: FloatArray = np.bincount(flat.ravel(), counts.ravel(), minlength=math.prod(dims)).astype(np.float64)
+        return sums.reshape(dims)
 
     def fill(self, codes: Mapping[str, IntArray], rows: int) -> dict[str, IntArray]:
         """All columns, in the table's order, from codes of the modelled ones."""
         return {
-            column: np.broadcast_to(origin.table[tuple(codes[base] for base in origin.columns)], (rows,)).astype(np.int64)
+            column: np.broadcast_to(origin.table[tuple(codes[base] for base in origin.columns)], (rows,)).astype(
+                np.int64
+            )
             for column, origin in self.origins.items()
         }
 
@@ -160,7 +165,9 @@ def reduce(shape: Mapping[str, int], structure: Structure) -> tuple[Reduction, t
     structure.check(shape)
     everything = tuple(shape)
     origins = {
-        column: Origin((column,), np.arange(size, dtype=np.int64)) if size > 1 else Origin((), np.zeros((), dtype=np.int64))
+        column: Origin((column,), np.arange(size, dtype=np.int64))
+        if size > 1
+        else Origin((), np.zeros((), dtype=np.int64))
         for column, size in shape.items()
     }
     zeros = list(structure.zeros)

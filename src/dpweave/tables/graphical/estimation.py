@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpweave.privacy.window import FloatArray
 from dpweave.tables.graphical.inference import Calibrated, Engine, Placement
+from dpweave.tables.graphical.projection import Projection
 from dpweave.tables.graphical.tree import Variables, junction_tree
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from dpweave.privacy.window import FloatArray
     from dpweave.tables.base import BoolArray
 
 MEMORY = 6
@@ -33,9 +34,7 @@ class Measurement:
     def merged(self, other: Measurement) -> Measurement:
         """Both measurements of the same marginal as one, by inverse variance."""
         weight = self.weight + other.weight
-        return Measurement(
-            self.variables, (self.counts * self.weight + other.counts * other.weight) / weight, weight
-        )
+        return Measurement(self.variables, (self.counts * self.weight + other.counts * other.weight) / weight, weight)
 
 
 @dataclass(frozen=True)
@@ -64,10 +63,11 @@ class Factors:
         everything = [*((v,) for v in range(len(sizes))), *cliques, *(zero.variables for zero in zeros)]
         self.engine = Engine(junction_tree(sizes, everything))
         tree = self.engine.tree
-        self.hosts = [tree.host(clique) for clique in cliques]
-        self.placements = [
-            Placement(clique, tree.cliques[host], tree.sizes)
-            for clique, host in zip(cliques, self.hosts, strict=True)
+        hosts = [tree.host(clique) for clique in cliques]
+        self._inside = [[i for i, host in enumerate(hosts) if host == c] for c in range(len(tree.cliques))]
+        self._projections = [
+            Projection(clique, [cliques[i] for i in inside], tree.sizes)
+            for clique, inside in zip(tree.cliques, self._inside, strict=True)
         ]
         self._base = [np.zeros(shape) for shape in self.engine.shapes]
         for zero in zeros:
@@ -77,10 +77,19 @@ class Factors:
 
     def calibrate(self, potentials: Sequence[FloatArray]) -> Calibrated:
         """The distribution proportional to the exponential of all ``potentials``, zero where a zero says so."""
-        sums = [base.copy() for base in self._base]
-        for host, placement, potential in zip(self.hosts, self.placements, potentials, strict=True):
-            sums[host] += placement.spread(potential)
+        sums = [
+            projection.spread(base, [potentials[i] for i in inside])
+            for projection, base, inside in zip(self._projections, self._base, self._inside, strict=True)
+        ]
         return self.engine.calibrate(sums)
+
+    def gather(self, model: Calibrated) -> list[FloatArray]:
+        """The model's marginal over each set of variables."""
+        found: list[FloatArray] = [np.zeros(0)] * sum(map(len, self._inside))
+        for projection, marginal, inside in zip(self._projections, model.marginals, self._inside, strict=True):
+            for i, array in zip(inside, projection.gather(marginal), strict=True):
+                found[i] = array
+        return found
 
 
 @dataclass(frozen=True)
@@ -114,12 +123,7 @@ class _Objective:
 
     def at(self, theta: FloatArray) -> _Point:
         model = self.factors.calibrate(self.split(theta))
-        marginals = np.concatenate(
-            [
-                placement.gather(model.marginals[host]).ravel()
-                for host, placement in zip(self.factors.hosts, self.factors.placements, strict=True)
-            ]
-        )
+        marginals = np.concatenate([array.ravel() for array in self.factors.gather(model)])
         residual = marginals - self.target
         gradient = self.weight * residual
         return _Point(theta, 0.5 * float(gradient @ residual), gradient, marginals, model)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from dpweave.privacy.window import FloatArray
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Collection, Container, Sequence
 
+    import numpy.typing as npt
+
+    from dpweave.privacy.window import FloatArray
     from dpweave.tables.graphical.tree import JunctionTree, Variables
 
 
@@ -29,7 +32,7 @@ class Placement:
         self.summed = tuple(axis for axis, v in enumerate(clique) if v not in variables)
         self.sorted = self.order == tuple(range(len(variables)))
 
-    def spread(self, array: FloatArray) -> FloatArray:
+    def spread(self, array: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
         """View of ``array`` that broadcasts against the clique."""
         return (array if self.sorted else array.transpose(self.order)).reshape(self.spread_shape)
 
@@ -91,6 +94,24 @@ class Engine:
 
 
 _NONE: FloatArray = np.zeros(0)
+WALK_CELLS = 1 << 25
+"""Cells that walking the tree for all tuples may touch."""
+
+
+def _summed(names: list[int], array: FloatArray, keep: frozenset[int]) -> tuple[list[int], FloatArray]:
+    axes = tuple(i for i, v in enumerate(names) if v not in keep)
+    return [v for v in names if v in keep], np.add.reduce(array, axis=axes)
+
+
+def _contract(left: tuple[list[int], FloatArray], right: tuple[list[int], FloatArray]) -> tuple[list[int], FloatArray]:
+    """Product of two factors over the union of their variables, the left's first."""
+    names, array = left
+    others, factor = right
+    union = names + [v for v in others if v not in names]
+    order = [others.index(v) for v in union if v in others]
+    sizes = dict(zip(others, factor.shape, strict=True))
+    spread = factor.transpose(order).reshape([sizes.get(v, 1) for v in union])
+    return union, array.reshape(array.shape + (1,) * (len(union) - len(names))) * spread
 
 
 @dataclass(frozen=True)
@@ -112,55 +133,94 @@ class Calibrated:
 
     def marginal(self, variables: Variables) -> FloatArray:
         """Probabilities over ``variables``: one clique's where they share one, else joined along the tree."""
-        tree = self.engine.tree
-        wanted = set(variables)
+        wanted = frozenset(variables)
         if not variables:
             return np.ones(())
-        if any(wanted <= set(clique) for clique in tree.cliques):
-            host = tree.host(wanted)
-            return Placement(variables, tree.cliques[host], tree.sizes).gather(self.marginals[host])
-        return self._joined(variables)
+        if any(wanted <= clique for clique in self._sets):
+            ordered, array = self._inside(self.engine.tree.host(wanted), wanted)
+        else:
+            ordered, array = self._joined(wanted)
+        return array.transpose(tuple(ordered.index(v) for v in variables))
 
-    def _joined(self, variables: Variables) -> FloatArray:
-        """Variable elimination over the smallest subtree that covers ``variables``, leaves first."""
+    @cached_property
+    def _sets(self) -> tuple[frozenset[int], ...]:
+        return tuple(map(frozenset, self.engine.tree.cliques))
+
+    @cached_property
+    def _cache(self) -> dict[tuple[int, frozenset[int]], tuple[Variables, FloatArray]]:
+        return {}
+
+    def _inside(self, clique: int, variables: frozenset[int]) -> tuple[Variables, FloatArray]:
+        """Marginal of one clique over some of its variables, in the clique's order, remembered."""
+        key = (clique, variables)
+        if key not in self._cache:
+            order = self.engine.tree.cliques[clique]
+            array = self.marginals[clique]
+            # From the smallest remembered marginal that has them all.
+            for (other, larger), (kept, smaller) in self._cache.items():
+                if other == clique and variables <= larger and smaller.size < array.size:
+                    order, array = kept, smaller
+            axes = tuple(i for i, v in enumerate(order) if v not in variables)
+            self._cache[key] = (tuple(v for v in order if v in variables), np.add.reduce(array, axis=axes))
+        return self._cache[key]
+
+    def _joined(self, wanted: frozenset[int]) -> tuple[Variables, FloatArray]:
+        """Variable elimination over the smallest subtrees that cover ``wanted``, leaves first."""
         tree = self.engine.tree
-        wanted = set(variables)
-        keep = set(range(len(tree.cliques)))
-        degree = {c: len(self._neighbours[c]) for c in keep}
-        stack = [c for c in keep if degree[c] <= 1]
-        while stack:  # prune leaves that add no wanted variable beyond what their one neighbour has
-            leaf = stack.pop()
-            if leaf not in keep:
+        keep = self._covering(wanted)
+        factors: dict[int, tuple[list[int], FloatArray]] = {}
+        roots: list[tuple[list[int], FloatArray]] = []
+        for c in sorted(keep, reverse=True):  # parents come first in the tree, so children come first here
+            above = frozenset(tree.separators[c]) if tree.parents[c] in keep else frozenset()
+            below = [frozenset(tree.separators[o]) for o in keep if tree.parents[o] == c]
+            order, array = self._inside(c, (wanted & self._sets[c]).union(above, *below))
+            if above:
+                axes = tuple(i for i, v in enumerate(order) if v not in above)
+                given = np.add.reduce(array, axis=axes, keepdims=True)
+                array = np.divide(array, given, out=np.zeros_like(array), where=given > 0)
+            names, product = list(order), array
+            for child in [o for o in keep if tree.parents[o] == c]:
+                names, product = _contract((names, product), factors.pop(child))
+            names, product = _summed(names, product, wanted | above)
+            if above:
+                factors[c] = (names, product)
+            else:
+                roots.append((names, product))
+        names, product = roots[0]
+        for other, array in roots[1:]:
+            names, product = names + other, np.multiply.outer(product, array)
+        return tuple(names), product
+
+    def _covering(self, wanted: frozenset[int]) -> set[int]:
+        """Cliques left when leaves that hold no wanted variable of their own are pruned again and again."""
+        keep = set(range(len(self._sets)))
+        holders = {v: sum(v in clique for clique in self._sets) for v in wanted}
+        stack = list(keep)
+        while stack:
+            c = stack.pop()
+            if c not in keep or sum(o in keep for o in self._neighbours[c]) > 1:
                 continue
-            around = [c for c in self._neighbours[leaf] if c in keep]
-            rest: set[int] = set().union(*(tree.cliques[c] for c in keep if c != leaf)) if len(keep) > 1 else set()
-            if len(around) <= 1 and wanted & set(tree.cliques[leaf]) <= rest:
-                keep.discard(leaf)
-                stack.extend(around)
-        operands: list[object] = []
-        for c in sorted(keep):  # parents first: the top of each kept component gives its marginal, others conditionals
-            clique = tree.cliques[c]
-            array = self.marginals[c]
-            if tree.parents[c] in keep:
-                array = self.conditionals[c].reshape(self.engine.shapes[c])
-            operands += [array, list(clique)]
-        used = sorted({v for c in keep for v in tree.cliques[c]})
-        rename = {v: i for i, v in enumerate(used)}
-        operands = [[rename[v] for v in x] if isinstance(x, list) else x for x in operands]
-        result: FloatArray = np.einsum(*operands, [rename[v] for v in variables], optimize="greedy")
-        return result
+            if all(holders[v] > 1 for v in wanted & self._sets[c]):
+                keep.discard(c)
+                for v in wanted & self._sets[c]:
+                    holders[v] -= 1
+                stack.extend(self._neighbours[c])
+        return keep
 
     def singles(self) -> list[FloatArray]:
         """Every one-way marginal."""
         return [self.marginal((v,)) for v in range(len(self.engine.tree.sizes))]
 
-    def tuples(self, order: int, wanted: Container[Variables]) -> dict[Variables, FloatArray]:
+    def tuples(self, order: int, wanted: Collection[Variables]) -> dict[Variables, FloatArray]:
         """The marginals over increasing variables of length 1, 2 and up to ``order`` (at most 3) that are ``wanted``.
 
         From each variable the tree is walked once for the pairs, and once more, with the first variable as a batch
         axis, for the triples: some microseconds per marginal, where eliminating variables for each takes hundreds.
+        With large cliques that would move too much memory, and each is computed by itself.
         """
         tree = self.engine.tree
+        if sum(tree.sizes) ** (order - 1) * tree.cells > WALK_CELLS:
+            return {v: self.marginal(v) for v in wanted if len(v) <= order}
         found: dict[Variables, FloatArray] = {(v,): p for v, p in enumerate(self.singles()) if (v,) in wanted}
         top = [m[np.newaxis] for m in self.marginals]
         links = self._links(top)
@@ -215,28 +275,27 @@ class Calibrated:
         size = self.engine.tree.sizes[a]
         start = self._home[a]
         axis = self.engine.tree.cliques[start].index(a)
-        diagonal = np.zeros((size,) + tuple(size if i == axis else 1 for i in range(marginals[start].ndim - 1)))
-        diagonal[(np.arange(size), *(np.arange(size) if i == axis else 0 for i in range(marginals[start].ndim - 1)))] = 1
-        joints: list[FloatArray | None] = [None] * len(marginals)
-        joints[start] = marginals[start][:, np.newaxis] * diagonal
+        dims = [1] * (marginals[start].ndim - 1)
+        dims[axis] = size
+        seed = marginals[start][:, np.newaxis] * np.eye(size).reshape(size, *dims)
+        joints: dict[int, FloatArray] = {start: seed}
         stack = [start]
         while stack:
             here = stack.pop()
             joint = joints[here]
-            assert joint is not None
             for there in self._neighbours[here]:
-                if joints[there] is None:
+                if there not in joints:
                     away, _, spread = self._steps[here, there]
                     separator = np.add.reduce(joint, axis=tuple(i + 2 for i in away))
                     joints[there] = separator.reshape(*separator.shape[:2], *spread) * links[here, there][:, np.newaxis]
                     stack.append(there)
-        law = np.add.reduce(joints[start], axis=tuple(range(2, joints[start].ndim)))
-        total = law.sum(axis=1)
-        for c, joint in enumerate(joints):
-            if joint is None:  # another component: independent of a, given the batch variable where that lies there
-                weight = np.divide(law, total[:, np.newaxis], out=np.zeros_like(law), where=total[:, np.newaxis] > 0)
-                joints[c] = weight.reshape(*weight.shape, *([1] * (marginals[c].ndim - 1))) * marginals[c][:, np.newaxis]
-        return joints
+        if len(joints) < len(marginals):  # other components are independent of a, given the batch variable
+            law = np.add.reduce(seed, axis=tuple(range(2, seed.ndim)))
+            total = np.add.reduce(law, axis=1, keepdims=True)
+            given = np.divide(law, total, out=np.zeros_like(law), where=total > 0)
+            for c in set(range(len(marginals))) - set(joints):
+                joints[c] = given.reshape(*given.shape, *([1] * (marginals[c].ndim - 1))) * marginals[c][:, np.newaxis]
+        return [joints[c] for c in range(len(marginals))]
 
     def _collect(
         self,

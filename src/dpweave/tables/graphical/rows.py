@@ -6,11 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpweave.privacy.window import FloatArray, IntArray
-
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from dpweave.privacy.window import FloatArray, IntArray
     from dpweave.tables.graphical.inference import Calibrated
 
 

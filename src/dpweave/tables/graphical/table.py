@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from dpweave.errors import PlanError, UsageError, nearest
-from dpweave.privacy.window import Columns, FloatArray, IntArray
 from dpweave.tables.graphical.estimation import Factors, Zero
 from dpweave.tables.graphical.rows import generate
 from dpweave.tables.reduction import Merge, Origin, Reduction
@@ -18,6 +17,7 @@ from dpweave.tables.reduction import Merge, Origin, Reduction
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from dpweave.privacy.window import Columns, FloatArray, IntArray
     from dpweave.tables.graphical.inference import Calibrated
     from dpweave.tables.graphical.tree import Variables
 

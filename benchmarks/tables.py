@@ -1,0 +1,262 @@
+"""One-table mechanisms: accuracy, CPU time and memory of ours next to public libraries, on the same codes.
+
+    python benchmarks/tables.py [--seeds 3] [--tables users,movies,census] [--peer dpmm=/path/to/python ...]
+
+Peers pin versions that exclude one another and ours, so each runs under an interpreter of its own, given by ``--peer``
+or by DPWEAVE_PEERS="dpmm=/…/python,opendp=/…/python,smartnoise=/…/python". Every run, ours included, is a fresh process
+that imports, fits, samples as many rows as the table has and writes them. CPU seconds and peak memory are those of the
+whole process and its children, import and compilation included, because that is what a user waits and pays for; the
+bare interpreter with NumPy (about 0.15 s) is in every figure. Ours asks the wall's own noise and selection (OpenDP,
+exact). Peers get the true number of rows where they ask for one, and their defaults otherwise, with all domains
+declared. tv2 and tv3 are the mean total variation over all two-way and three-way marginals, mean ± standard deviation
+over seeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+
+EPSILON, DELTA = 1.0, 1e-5
+OURS = ("independent", "mst", "aim")
+THEIRS = ("mst", "aim")
+
+
+def load(name: str) -> dict[str, np.ndarray]:
+    """Codes of one benchmark table: values in sorted order; census ages and hours in steps of five."""
+    import duckdb
+
+    here = Path(__file__).resolve().parents[1]
+    data = Path(os.environ.get("DPWEAVE_DATA", here.parent / "shared" / "data"))
+    if not data.is_dir():
+        sys.exit(f"no data at {data}; set DPWEAVE_DATA")
+    queries = {
+        "users": f"SELECT gender, age, occupation FROM '{data}/movielens/users.parquet'",
+        "movies": f"SELECT * EXCLUDE (movie_id, title) FROM '{data}/movielens/movies.parquet'",
+        "census": "SELECT member_id, age // 5 AS age, sex, relate, race_id, esr, CASE WHEN wkhp < 0 THEN -1 ELSE wkhp // 5 "
+        "END AS wkhp, schg, mil, industry FROM census.person",
+    }
+    connection = duckdb.connect()
+    if name == "census":
+        connection.execute(f"ATTACH '{data}/census.sqlite' AS census (TYPE sqlite)")
+    columns = connection.execute(queries[name]).fetchnumpy()
+    return {column: np.unique(np.asarray(v), return_inverse=True)[1].astype(np.int64) for column, v in columns.items()}
+
+
+def error(real: dict[str, np.ndarray], fake: dict[str, np.ndarray], order: int) -> float:
+    """Mean total variation over all marginals of ``order`` columns."""
+    distances = []
+    for clique in combinations(real, min(order, len(real))):
+        dims = [int(real[c].max()) + 1 for c in clique]
+        laws = []
+        for codes in (real, fake):
+            flat = np.ravel_multi_index([codes[c] for c in clique], dims)
+            laws.append(np.bincount(flat, minlength=int(np.prod(dims))) / flat.size)
+        distances.append(0.5 * np.abs(laws[0] - laws[1]).sum())
+    return float(np.mean(distances))
+
+
+# What follows up to `run_*` runs in processes of its own.
+
+
+def ours(mechanism: str, codes: dict[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
+    from dpweave.privacy import selection
+    from dpweave.privacy.accounting import rho_of_epsilon
+    from dpweave.privacy.noise import SecureNoise
+    from dpweave.privacy.window import NoisyMarginal
+    from dpweave.tables.base import Structure, table_model
+
+    class Wall:
+        """The wall's noise and selection over codes in memory; neighbours differ in one row."""
+
+        name = "benchmark"
+
+        def __init__(self) -> None:
+            self.shape = {column: int(values.max()) + 1 for column, values in codes.items()}
+            self.noise = SecureNoise()
+            self.known: dict[tuple[str, ...], np.ndarray] = {}
+
+        def l1(self, columns: tuple[str, ...]) -> float:
+            return 1.0
+
+        l2 = l1
+
+        def counts(self, columns: tuple[str, ...]) -> np.ndarray:
+            if columns not in self.known:
+                dims = [self.shape[c] for c in columns]
+                rows = next(iter(codes.values())).size
+                flat = np.ravel_multi_index([codes[c] for c in columns], dims) if columns else np.zeros(rows, dtype=int)
+                self.known[columns] = np.bincount(flat, minlength=int(np.prod(dims))).reshape(dims)
+            return self.known[columns]
+
+        def measure(self, cliques, *, rho, weights=None):
+            shares = np.ones(len(cliques)) if weights is None else np.asarray(weights)
+            sigmas = 1.0 / np.sqrt(2 * rho * shares / shares.sum())
+            return tuple(
+                NoisyMarginal(c, self.noise.discrete_gaussian(self.counts(c), sigma=float(s)), float(s))
+                for c, s in zip(cliques, sigmas, strict=True)
+            )
+
+        def select(self, candidates, *, rho, count=1):
+            scores = [selection.score(self.counts(c.columns), c) for c in candidates]
+            scale = selection.sensitivity(candidates, [1.0] * len(candidates)) / np.sqrt(2 * rho / count)
+            return selection.select(scores, count=count, scale=float(scale), noise=self.noise)
+
+    fitted = table_model(mechanism).fit(
+        Wall(),
+        rho=rho_of_epsilon(EPSILON, delta=DELTA),
+        rows=None,
+        structure=Structure(),
+        progress=lambda message, done: None,
+    )
+    return fitted.sample(next(iter(codes.values())).size, np.random.default_rng(seed))
+
+
+def dpmm(mechanism: str, codes: dict[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
+    import pandas as pd
+    from dpmm.pipelines import AIMPipeline, MSTPipeline
+
+    frame = pd.DataFrame(codes)
+    pipeline = {"mst": MSTPipeline, "aim": AIMPipeline}[mechanism](
+        epsilon=EPSILON, delta=DELTA, disable_processing=True, max_model_size=80, n_jobs=1
+    )
+    pipeline.fit(frame, domain={c: int(frame[c].max()) + 1 for c in frame}, random_state=seed)
+    made = pipeline.generate(n_records=len(frame), random_state=seed)
+    return {c: made[c].to_numpy().astype(np.int64) for c in frame}
+
+
+def opendp(mechanism: str, codes: dict[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
+    import opendp.prelude as dp
+    import polars as pl
+
+    dp.enable_features("contrib")
+    frame = pl.DataFrame(codes)
+    rho = float(os.environ["DPWEAVE_RHO"])
+    context = dp.Context.compositor(
+        data=frame.lazy(), privacy_unit=dp.unit_of(contributions=1), privacy_loss=dp.loss_of(rho=rho)
+    )
+    algorithm = {"mst": dp.mbi.MST, "aim": dp.mbi.AIM}[mechanism]()
+    keys = {c: list(range(int(frame[c].max()) + 1)) for c in frame.columns}
+    table = context.query(rho=rho).contingency_table(keys=keys, algorithm=algorithm).release()
+    made = table.synthesize(rows=len(frame))
+    return {c: made[c].fill_null(0).to_numpy().astype(np.int64) for c in frame.columns}
+
+
+def smartnoise(mechanism: str, codes: dict[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
+    import pandas as pd
+    from snsynth import Synthesizer
+
+    np.random.seed(seed)  # noqa: NPY002
+    frame = pd.DataFrame(codes)
+    synthesizer = Synthesizer.create(mechanism, epsilon=EPSILON, delta=DELTA)
+    synthesizer.fit(frame, preprocessor_eps=0.0, categorical_columns=list(frame.columns))
+    made = synthesizer.sample(len(frame))
+    return {c: made[c].to_numpy().astype(np.int64) for c in frame}
+
+
+RUNNERS = {"ours": ours, "dpmm": dpmm, "opendp": opendp, "smartnoise": smartnoise}
+
+
+def worker(library: str, mechanism: str, given: str, made: str, seed: int) -> None:
+    with np.load(given) as file:
+        codes = {name: file[name] for name in file.files}
+    np.savez(made, **RUNNERS[library](mechanism, codes, seed))
+
+
+def run(library: str, python: str, mechanism: str, codes: dict[str, np.ndarray], seed: int, limit: float) -> dict | str:
+    """One fresh process; its CPU seconds, peak megabytes and errors, or why there are none."""
+    with tempfile.TemporaryDirectory() as folder:
+        given, made = f"{folder}/given.npz", f"{folder}/made.npz"
+        np.savez(given, **codes)
+        command = [python, __file__, "--worker", library, mechanism, given, made, str(seed)]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        with open(f"{folder}/log", "wb") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+            try:
+                process.wait(timeout=limit)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                return f"over {limit:.0f} s"
+        if process.returncode != 0:
+            tail = Path(f"{folder}/log").read_text(errors="replace").strip().splitlines()[-1:]
+            return f"failed: {' '.join(tail)[:120]}"
+        usage = json.loads(Path(f"{made}.json").read_text())
+        with np.load(made) as file:
+            fake = {name: file[name] for name in codes}
+        return {**usage, "tv2": error(codes, fake, 2), "tv3": error(codes, fake, 3)}
+
+
+def usage_report(path: str) -> None:
+    import resource
+
+    own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+    memory = max(own.ru_maxrss, children.ru_maxrss) / 1024
+    Path(path).write_text(json.dumps({"cpu": cpu, "memory": memory}))
+
+
+def cell(results: list[dict | str]) -> str:
+    good = [r for r in results if isinstance(r, dict)]
+    if not good:
+        return f"{results[0]} | | | "
+    mean = {key: np.mean([r[key] for r in good]) for key in good[0]}
+    std = {key: np.std([r[key] for r in good]) for key in good[0]}
+    return (
+        f"{mean['cpu']:.1f} | {mean['tv2']:.4f} ± {std['tv2']:.4f} | {mean['tv3']:.4f} ± {std['tv3']:.4f} | "
+        f"{max(r['memory'] for r in good):.0f}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--tables", default="users,movies,census")
+    parser.add_argument("--peer", action="append", default=[], help="library=interpreter")
+    parser.add_argument("--mechanisms", default=",".join(OURS))
+    parser.add_argument("--limit", type=float, default=1800.0, help="wall seconds per run")
+    parser.add_argument("--json", help="also write every single result here")
+    parser.add_argument("--worker", nargs=5, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker:
+        library, mechanism, given, made, seed = options.worker
+        worker(library, mechanism, given, made, int(seed))
+        usage_report(f"{made}.json")
+        return
+    from dpweave.privacy.accounting import rho_of_epsilon
+
+    os.environ["DPWEAVE_RHO"] = repr(rho_of_epsilon(EPSILON, delta=DELTA))
+    given = [*filter(None, os.environ.get("DPWEAVE_PEERS", "").split(",")), *options.peer]
+    libraries = {"ours": sys.executable, **dict(peer.split("=", 1) for peer in given)}
+    if unknown := set(libraries) - set(RUNNERS):
+        parser.error(f"unknown libraries {sorted(unknown)}; known are {sorted(set(RUNNERS) - {'ours'})}")
+    records = []
+    print(f"eps {EPSILON}, delta {DELTA}, {options.seeds} seeds")
+    print("| table | mechanism | library | CPU s | tv2 | tv3 | peak MB |")
+    print("|---|---|---|---|---|---|---|")
+    for table in options.tables.split(","):
+        codes = load(table)
+        for mechanism in options.mechanisms.split(","):
+            for library, python in libraries.items():
+                if library != "ours" and mechanism not in THEIRS:
+                    continue
+                results = [run(library, python, mechanism, codes, s, options.limit) for s in range(options.seeds)]
+                print(f"| {table} | {mechanism} | {library} | {cell(results)} |", flush=True)
+                records += [
+                    {"table": table, "mechanism": mechanism, "library": library, "seed": s, "result": r}
+                    for s, r in enumerate(results)
+                ]
+    if options.json:
+        Path(options.json).write_text(json.dumps(records, indent=1))
+
+
+if __name__ == "__main__":
+    main()
