@@ -26,7 +26,7 @@ def encode_table(table: pa.Table, codecs: Mapping[str, Codec]) -> dict[str, IntA
     plain = pa.table({"rid": np.arange(table.num_rows), **{c: table[name] for name, c in names.items()}})
     connection = ibis.duckdb.connect()
     try:
-        rows = connection.create_table("rows", plain)
+        rows = ibis.memtable(plain)
         out = {}
         for name, codec in codecs.items():
             here, code = codec.coded(rows, rows[names[name]], has_nan=True)
