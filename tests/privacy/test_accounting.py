@@ -92,6 +92,13 @@ def test_epsilon_grows_with_rho_and_stays_below_the_simple_bound(a: float, b: fl
     assert epsilon_of_rho(high, delta=delta) <= simple_epsilon_of_rho(high, delta=delta)
 
 
+def test_rho_of_a_vanishing_epsilon_is_found_or_zero() -> None:
+    assert rho_of_epsilon(1e-300, delta=5e-324) == 0.0
+    rho = rho_of_epsilon(1e-300, delta=1e-6)
+    assert rho > 0
+    assert epsilon_of_rho(rho, delta=1e-6) <= 1e-300
+
+
 def test_simple_bound() -> None:
     assert simple_epsilon_of_rho(0.25, delta=math.exp(-4)) == pytest.approx(2.25)
     assert simple_epsilon_of_rho(0.25, delta=math.exp(-4)) >= 2.25 * (1 - 1e-15)

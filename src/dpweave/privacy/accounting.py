@@ -98,7 +98,7 @@ def epsilon_of_rho(rho: float, *, delta: float) -> float:
 def rho_of_epsilon(epsilon: float, *, delta: float) -> float:
     """Largest ρ, up to 1e-12 of itself, whose ``epsilon_of_rho`` is at most ``epsilon``.
 
-    Bisection on the very function that will certify the result, so the two can never disagree.
+    Bisection on the very function that will certify the result, so the two can never disagree. 0 if no float fits.
 
     >>> epsilon_of_rho(rho_of_epsilon(1.0, delta=1e-6), delta=1e-6) <= 1.0
     True
@@ -111,7 +111,7 @@ def rho_of_epsilon(epsilon: float, *, delta: float) -> float:
     low = high / 2
     while epsilon_of_rho(low, delta=delta) > epsilon:
         high, low = low, low / 2
-    while high - low > 1e-13 * high:
+    while low > 0 and high - low > 1e-13 * high:
         middle = (low + high) / 2
         if epsilon_of_rho(middle, delta=delta) <= epsilon:
             low = middle
