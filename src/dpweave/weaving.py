@@ -93,6 +93,9 @@ class Weaver:
         order = weaving_order(self._plan)
         for name in order:
             self._draw_rows(name)
+        for name in order:
+            if not self.rows[name] and self._must_exist(name):
+                self._set_rows(name, 1)
         woven = relations(self._plan)
         for name in order:
             for relation in woven:
@@ -113,9 +116,18 @@ class Weaver:
         if degrees is not None and owning is not None:
             share = self._share(name, owning)
             size = float(degrees.sum()) + size * (1 - share)
-        self.rows[name] = max(0, round(size))
+        self._set_rows(name, max(0, round(size)))
+
+    def _set_rows(self, name: str, rows: int) -> None:
+        self.rows[name] = rows
         fitted = self._fabric.tables.get(name)
-        self._codes[name] = {} if fitted is None else fitted.sample(self.rows[name], self._rng("rows", name))
+        self._codes[name] = {} if fitted is None else fitted.sample(rows, self._rng("rows", name))
+
+    def _must_exist(self, name: str) -> bool:
+        """Whether rows that must lead to this table are there: noise alone should not wipe them out."""
+        return any(
+            self.rows.get(t.name) and not t.is_nullable(k) for t, k in self._plan.promise.graph.incoming(name) if t.name != name
+        )
 
     def _share(self, name: str, key: str) -> float:
         table = self._plan.database[name]
@@ -244,8 +256,12 @@ class Weaver:
         capacity = 1 if plan.table.is_unique(key.key.columns) else key.max_degree
         here, there = self._agreement(plan, key.key)
         for group in np.unique(here[chosen]):
-            rows = chosen[here[chosen] == group]
-            target[rows] = draw_targets(len(rows), np.flatnonzero(there == group), capacity=capacity, rng=rng)
+            rows, candidates = chosen[here[chosen] == group], np.flatnonzero(there == group)
+            room = capacity
+            if room is not None and room > 1 and len(candidates) and not plan.table.is_nullable(key.key):
+                # Bounds limit what is measured; a row that must have a target gets one even where they are too tight.
+                room = max(room, -(-len(rows) // len(candidates)))
+            target[rows] = draw_targets(len(rows), candidates, capacity=room, rng=rng)
         if key.key.target == name:
             loops = np.flatnonzero(target == np.arange(children))
             target[loops] = np.roll(loops, 1) if len(loops) > 1 else -1
@@ -303,17 +319,28 @@ class Weaver:
             # Swapping targets between rows keeps every degree as it is.
             partners = rng.integers(0, self.rows[plan.name], len(again))
             links = self._links[plan.name, last.key.name]
-            for a, b in zip(again, partners, strict=True):
-                links[a], links[b] = links[b], links[a]
+            order = np.arange(len(links))
+            for a, b in zip(again.tolist(), partners.tolist(), strict=True):
+                order[a], order[b] = order[b], order[a]
+            self._links[plan.name, last.key.name] = links[order]
         self._keep(plan.name, ~self._repeats(plan.name, keys))
 
     def _repeats(self, name: str, keys: list[KeyPlan]) -> np.ndarray[Any, Any]:
-        stacked = np.stack([self._links[name, k.key.name] for k in keys], axis=1)
-        _, first = np.unique(stacked, axis=0, return_index=True)
-        repeated = np.ones(len(stacked), dtype=bool)
+        label, null = self._labels(name, [k.key for k in keys])
+        _, first = np.unique(label, return_index=True)
+        repeated = ~null
         repeated[first] = False
-        repeated[(stacked < 0).any(axis=1)] = False
         return repeated
+
+    def _labels(self, name: str, keys: list[ForeignKey]) -> tuple[IntArray, np.ndarray[Any, Any]]:
+        """One number per combination of targets, and where a target is missing."""
+        label = np.zeros(self.rows[name], dtype=np.int64)
+        null = np.zeros(self.rows[name], dtype=bool)
+        for key in keys:
+            links = self._links[name, key.name]
+            null |= links < 0
+            _, label = np.unique(label * (self.rows[key.target] + 1) + links + 1, return_inverse=True)
+        return label, null
 
     def _keep(self, name: str, keep: np.ndarray[Any, Any]) -> None:
         """Leave out rows, and let links that led to them lead nowhere."""
@@ -384,9 +411,7 @@ class Weaver:
         keys = [k for k in self._plan.database[name].foreign_keys if set(k.columns) & set(within)]
         number = np.arange(self.rows[name])
         if keys:
-            stacked = np.stack([self._links[name, k.name] for k in keys], axis=1)
-            _, group = np.unique(stacked, axis=0, return_inverse=True)
-            number = running_number(group.reshape(-1))
+            number = running_number(self._labels(name, keys)[0])
         plan = self._plan.table[name].column[column]
         null = np.zeros(len(number), dtype=bool)
         return placeholders(plan.column, number, null=null, rng=self._rng("values", name, column), unique=True)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from functools import lru_cache
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
@@ -194,7 +195,16 @@ def _checked(measurement: Any, *, claim: float) -> Any:
 
 
 def _opendp() -> Any:
-    import opendp.prelude as dp  # half a second, so only once noise is drawn
+    """Return the parts of OpenDP that are used; its prelude would import scikit-learn wherever that is installed."""
+    from opendp import domains, measurements, measures, metrics
+    from opendp.mod import enable_features
 
-    dp.enable_features("contrib")
-    return dp
+    enable_features("contrib")
+    return SimpleNamespace(
+        m=measurements,
+        atom_domain=domains.atom_domain,
+        vector_domain=domains.vector_domain,
+        l2_distance=metrics.l2_distance,
+        linf_distance=metrics.linf_distance,
+        zero_concentrated_divergence=measures.zero_concentrated_divergence,
+    )
