@@ -7,6 +7,7 @@ to synthetic ones. With real data those figures would be a leak.
 from __future__ import annotations
 
 import math
+import textwrap
 from dataclasses import asdict, dataclass, replace
 from datetime import date, datetime
 from pathlib import Path
@@ -124,6 +125,19 @@ class Demo:
             "figures": [asdict(f) for f in self.figures],
         }
 
+    def __str__(self) -> str:
+        spent = ", ".join(f"{g.table} epsilon {g.epsilon:.4g} (rho {g.rho:.4g})" for g in self.certificate.tables)
+        lines = [
+            f"Who is protected. {self.statement} The products are public and copied as they are.",
+            f"What was spent. {spent}, at delta {self.certificate.delta:g}.",
+            "How good it is. The shop is made up, so its true figures may be shown here; with real data they may not.",
+        ]
+        text = "\n".join(textwrap.fill(line, 80, break_on_hyphens=False) for line in lines)
+        head = f"  {'':<40} {'made up':>12} {'synthetic':>12}"
+        rows = [f"  {f.question:<40} {_figure(f.real):>12} {_figure(f.synthetic):>12}" for f in self.figures]
+        where = f"The shop is {self.folder / SHOP}, the copy {self.folder / COPY}, the plan {self.folder / PLAN}."
+        return "\n".join([text, "", head, *rows, "", textwrap.fill(where, 80, break_long_words=False)])
+
 
 def run(
     folder: str | Path,
@@ -173,6 +187,12 @@ def compare(real: Path, synthetic: Path) -> tuple[Figure, ...]:
 
     with duckdb.connect(str(real), read_only=True) as a, duckdb.connect(str(synthetic), read_only=True) as b:
         return tuple(Figure(q, _ask(a, sql), _ask(b, sql)) for q, sql in QUESTIONS.items())
+
+
+def _figure(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _ask(connection: duckdb.DuckDBPyConnection, sql: str) -> float | None:

@@ -22,6 +22,13 @@ FREE_TEXT = re.compile(
 )
 
 
+PEOPLE = re.compile(
+    r"(^|_)(users?|customers?|clients?|persons?|people|patients?|employees?|staff|members?|students?|pupils?|subscribers?|"
+    r"citizens?|residents?|passengers?|drivers?|guests?|donors?|voters?|accounts?|contacts?|individuals?|workers?)$",
+    re.IGNORECASE,
+)
+
+
 def looks_opaque(column: Column) -> bool:
     """Whether a text column's name says that its values single people out or are prose."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", column.name)
@@ -85,6 +92,31 @@ def propose_owning(database: Database, *, protect: tuple[str, ...], public: tupl
             if length == nearest_first and name not in distance:
                 owning[name] = key_name
                 distance[name] = length
+
+
+def propose_protect(database: Database, *, protect: tuple[str, ...], public: tuple[str, ...]) -> tuple[str, ...]:
+    """Complete ``protect`` so that every table is protected, owned or public. Errs on the safe side: never adds to public.
+
+    Where nothing is named, tables that sound like people come first. What is then still open is protected itself, the
+    table that would own most before the others.
+    """
+    chosen = protect or tuple(t.name for t in database if t.primary_key and t.name not in public and sounds_like_people(t))
+    while True:
+        owned = propose_owning(database, protect=chosen, public=public) if chosen else {}
+        open_ = [t.name for t in database if t.name not in {*chosen, *public, *owned} and t.primary_key]
+        if not open_:
+            return chosen
+        chosen = (*chosen, max(open_, key=lambda n: len(owned_by(database, n, public=public))))
+
+
+def owned_by(database: Database, name: str, *, public: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the tables whose rows a row of ``name`` would own if ``name`` alone were protected."""
+    return tuple(propose_owning(database, protect=(name,), public=public))
+
+
+def sounds_like_people(table: Table) -> bool:
+    """Whether a table's name says that its rows are people, or accounts of people."""
+    return bool(PEOPLE.search(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", table.bare_name)))
 
 
 def _domain(table: Table, column: Column) -> Declared | None:

@@ -272,9 +272,9 @@ class Plan:
 
     def to_toml(self) -> str:
         """Return the plan as TOML."""
-        import tomlkit
+        from dpweave.plantext import plan_text
 
-        return tomlkit.dumps(self.to_dict())
+        return plan_text(self)
 
     @classmethod
     def from_toml(cls, text: str) -> Plan:

@@ -1,0 +1,643 @@
+"""The command line: parse, call the library, map one exception tree to exit codes.
+
+Nothing here computes. Heavy imports happen inside commands, so that ``dpweave --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import textwrap
+import traceback
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dpweave.errors import DpweaveError, TargetError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dpweave.plan import Plan
+    from dpweave.privacy.ledger import DatabaseSummary
+    from dpweave.privacy.release import Certificate
+    from dpweave.synthetic import SyntheticDatabase
+
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="dpweave",
+    help="Turn a private relational database into a synthetic one that anybody may have.",
+    epilog="Start with 'dpweave demo', or with 'dpweave draft SOURCE -o plan.toml'. "
+    "Exit codes: 0 done, 1 bug, 2 usage, 3 bad plan or schema, 4 budget refused, 5 source or target trouble.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
+)
+
+
+class Neighbours(StrEnum):
+    """Two neighbour relations."""
+
+    ENTITY = "entity"
+    RECORD = "record"
+
+
+SourceArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="SOURCE",
+        help="The private database: shop.duckdb, shop.sqlite, postgresql://…, or a folder of Parquet or CSV files.",
+    ),
+]
+ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="A model that 'dpweave fit' wrote.")]
+PlanOption = Annotated[Path, typer.Option("--plan", "-p", metavar="PLAN.TOML", help="The plan, from 'dpweave draft'.")]
+EpsilonOption = Annotated[
+    float,
+    typer.Option("--epsilon", "-e", help="How much the release may reveal about one unit. 1 is strong, 10 is weak."),
+]
+DeltaOption = Annotated[
+    float, typer.Option("--delta", "-d", help="Chance that the promise fails; well below one in the number of units.")
+]
+LedgerOption = Annotated[
+    Path, typer.Option("--ledger", metavar="FILE", help="The file that remembers what was spent; made when missing.")
+]
+LabelOption = Annotated[str | None, typer.Option("--label", help="Who asks, for the ledger.")]
+ForceOption = Annotated[bool, typer.Option("--force", "-f", help="Replace the output if it exists.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no words, errors excepted.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of words.")]
+ScaleOption = Annotated[float, typer.Option("--scale", help="Size of the copy, relative to the original.")]
+SeedOption = Annotated[
+    int, typer.Option("--seed", help="The same seed gives the same copy; another one, another copy.")
+]
+
+
+def main() -> None:
+    """Run the command line; errors of our own tree become one sentence and an exit code."""
+    try:
+        app()
+    except DpweaveError as error:
+        _complain(str(error))
+        sys.exit(error.exit_code)
+    except Exception as error:  # its message might hold a private value, so it is not shown
+        if os.environ.get("DPWEAVE_DEBUG"):
+            raise
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        _complain(
+            f"a bug: {type(error).__name__} at {Path(frame.filename).name}:{frame.lineno}; "
+            "set DPWEAVE_DEBUG=1 to see it whole (that may show private values) and report it"
+        )
+        sys.exit(1)
+
+
+def _complain(message: str) -> None:
+    """Put one sentence on the error stream, folded where a person reads it."""
+    text = f"dpweave: {message}"
+    if sys.stderr.isatty():
+        text = textwrap.fill(
+            text, min(shutil.get_terminal_size().columns, 80), subsequent_indent="  ", break_on_hyphens=False
+        )
+    typer.echo(text, err=True)
+
+
+def _say(text: str, *, quiet: bool = False) -> None:
+    if not quiet:
+        typer.echo(text)
+
+
+def _say_json(content: object) -> None:
+    typer.echo(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False, default=str))
+
+
+def _version(value: bool) -> None:
+    if value:
+        from importlib.metadata import version
+
+        typer.echo(version("dpweave"))
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and leave.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Turn a private relational database into a synthetic one that anybody may have."""
+
+
+# -- plans -------------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def draft(
+    source: SourceArgument,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="PLAN.TOML", help="Where to write the plan.")],
+    protect: Annotated[
+        list[str] | None,
+        typer.Option("--protect", metavar="TABLE", help="A table of units to protect; repeat it. Without: proposed."),
+    ] = None,
+    public: Annotated[
+        list[str] | None,
+        typer.Option("--public", metavar="TABLE", help="A table that anybody may see, copied as it is; repeat it."),
+    ] = None,
+    neighbours: Annotated[
+        Neighbours,
+        typer.Option("--neighbours", help="Hide whether a unit is there (entity), or what it says (record)."),
+    ] = Neighbours.ENTITY,
+    max_degree: Annotated[
+        int, typer.Option("--max-degree", help="First guess of how many rows may point at one row through a key.")
+    ] = 10,
+    force: ForceOption = False,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a first plan, with comments, for you to edit.
+
+    Reads the catalogue and never a row. The plan says who is protected, how many rows one unit may own, and which
+    values each column can take. All of it is public.
+    """
+    from dpweave.draftnotes import draft_text
+
+    _require_free(out, force=force)
+    plan, text = draft_text(
+        source,
+        protect=tuple(protect or ()),
+        public=tuple(public or ()),
+        neighbours=neighbours.value,
+        max_degree=max_degree,
+    )
+    _write_text(out, text)
+    if as_json:
+        _say_json(
+            {"plan": str(out), "protect": list(plan.protect), "public": list(plan.public), "content": plan.to_dict()}
+        )
+    else:
+        _say(_after_draft(plan, out), quiet=quiet)
+
+
+def _after_draft(plan: Plan, out: Path) -> str:
+    from dpweave.schema.domain import Learn, Opaque
+
+    private = [plan.table[n] for n in plan.promise.private]
+    opaque = [f"{t.name}.{c.name}" for t in private for c in t.columns if isinstance(c.domain, Opaque)]
+    learned = [f"{t.name}.{c.name}" for t in private for c in t.columns if isinstance(c.domain, Learn)]
+    lines = [f"Wrote {out}. Nothing was read but the catalogue."]
+    lines.append(
+        f"Protected: {', '.join(plan.protect)}." + (f" Public: {', '.join(plan.public)}." if plan.public else "")
+    )
+    if opaque:
+        lines.append(f"Not modelled, because they look like identifiers or prose: {', '.join(opaque)}.")
+    if learned:
+        lines.append(f"{len(learned)} domains are to be learned under the budget; declare those you know.")
+    lines.append(f"Next: edit it, then dpweave explain {out} --epsilon 1")
+    return "\n".join(textwrap.fill(line, 80, break_on_hyphens=False, break_long_words=False) for line in lines)
+
+
+@app.command()
+def explain(
+    plan: Annotated[Path, typer.Argument(metavar="PLAN.TOML", help="A plan, from 'dpweave draft'.")],
+    epsilon: EpsilonOption,
+    delta: DeltaOption = 1e-6,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what a plan promises, spends and can give.
+
+    Needs the plan alone: no database, no row, no budget. Change the plan until you like what you read.
+    """
+    from dpweave.plan import Plan
+
+    explanation = Plan.load(plan).explain(epsilon=epsilon, delta=delta)
+    if as_json:
+        _say_json(explanation.to_dict())
+    else:
+        _say(str(explanation))
+
+
+# -- spending ----------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def fit(
+    source: SourceArgument,
+    plan: PlanOption,
+    epsilon: EpsilonOption,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="MODEL", help="Where to write the model, such as shop.dpw.")
+    ],
+    delta: DeltaOption = 1e-6,
+    ledger: LedgerOption = Path("ledger.jsonl"),
+    label: LabelOption = None,
+    force: ForceOption = False,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Spend the budget once: measure SOURCE, write a model.
+
+    The model can be sampled forever. Every charge is on disk in the ledger before a row is read. The model holds noisy counts and the certificate, never
+    a row: it may be shared.
+    """
+    from dpweave.pipeline import fit as library_fit
+    from dpweave.plan import Plan
+
+    _require_free(out, force=force)
+    chosen = Plan.load(plan)
+    with _telling_what_was_spent(ledger, leftovers=(_part(out),)):
+        model = library_fit(
+            source, chosen, epsilon=epsilon, delta=delta, ledger=ledger, label=label, progress=not quiet
+        )
+        model.save(out)
+    if as_json:
+        _say_json(
+            {"model": str(out), "sizes": dict(model.sizes), "certificate": json.loads(model.certificate.to_json())}
+        )
+    else:
+        _say(f"{_spent_words(model.certificate)}\nWrote {out}. Next: dpweave sample {out} -o copy.duckdb", quiet=quiet)
+
+
+@app.command()
+def sample(
+    model: ModelArgument,
+    out: Annotated[
+        str,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="TARGET",
+            help="copy.duckdb, copy.sqlite, postgresql://…, or a folder (Parquet; CSV if it ends in .csv).",
+        ),
+    ],
+    scale: ScaleOption = 1.0,
+    seed: SeedOption = 0,
+    force: ForceOption = False,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Draw a synthetic database from a model, for free.
+
+    Sampling costs no budget. The same seed gives the same rows.
+    """
+    from dpweave.model import load
+    from dpweave.sinks import require_free
+
+    require_free(out, overwrite=force)
+    copy = _sample_and_write(load(model), out, scale=scale, seed=seed, force=force, quiet=quiet)
+    rows = {name: table.num_rows for name, table in copy.items()}
+    if as_json:
+        _say_json({"target": _without_password(out), "scale": scale, "seed": seed, "rows": rows})
+    else:
+        _say(f"Wrote {sum(rows.values()):,} rows in {len(rows)} tables to {_without_password(out)}.", quiet=quiet)
+
+
+@app.command()
+def report(
+    model: ModelArgument,
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="The synthetic database that was drawn from it.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="REPORT.HTML", help="Where to write the report.")],
+    force: ForceOption = False,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a page about a copy that is safe to share.
+
+    Made from the release and the synthetic rows alone. It shows the promise, the certificate, and each noisy measurement with its error band next to the synthetic value.
+    """
+    from dpweave.model import load
+    from dpweave.report.html import report as write_report
+
+    _require_free(out, force=force)
+    loaded = load(model)
+    write_report(loaded, _read_copy(target, loaded.plan), out)
+    if as_json:
+        _say_json({"report": str(out), "bytes": out.stat().st_size})
+    else:
+        _say(f"Wrote {out}. It holds nothing private.", quiet=quiet)
+
+
+@app.command()
+def run(
+    source: SourceArgument,
+    out: Annotated[str, typer.Option("--out", "-o", metavar="TARGET", help="Where to write the copy, as in 'sample'.")],
+    plan: PlanOption,
+    epsilon: EpsilonOption,
+    delta: DeltaOption = 1e-6,
+    model: Annotated[
+        Path | None,
+        typer.Option("--model", metavar="FILE", help="Where to keep the model. Without: TARGET's name, .dpw."),
+    ] = None,
+    report_file: Annotated[
+        Path | None,
+        typer.Option("--report", metavar="FILE", help="Where to put the report. Without: TARGET's name, .html."),
+    ] = None,
+    ledger: LedgerOption = Path("ledger.jsonl"),
+    label: LabelOption = None,
+    scale: ScaleOption = 1.0,
+    seed: SeedOption = 0,
+    force: ForceOption = False,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Fit, sample and report in one go.
+
+    Spends the budget once. The model is kept too: sample it again for free.
+    """
+    from dpweave.pipeline import fit as library_fit
+    from dpweave.plan import Plan
+    from dpweave.report.html import report as write_report
+    from dpweave.sinks import require_free
+
+    kept, page = model or _beside(out, ".dpw"), report_file or _beside(out, ".html")
+    require_free(out, overwrite=force)
+    for path in (kept, page):
+        _require_free(path, force=force)
+    chosen = Plan.load(plan)
+    with _telling_what_was_spent(ledger, leftovers=(_part(kept),)):
+        fitted = library_fit(
+            source, chosen, epsilon=epsilon, delta=delta, ledger=ledger, label=label, progress=not quiet
+        )
+        fitted.save(kept)
+        copy = _sample_and_write(fitted, out, scale=scale, seed=seed, force=force, quiet=quiet)
+        write_report(fitted, copy, page)
+    rows = {name: table.num_rows for name, table in copy.items()}
+    if as_json:
+        certificate = json.loads(fitted.certificate.to_json())
+        _say_json(
+            {
+                "model": str(kept),
+                "target": _without_password(out),
+                "report": str(page),
+                "rows": rows,
+                "certificate": certificate,
+            }
+        )
+    else:
+        _say(f"{_spent_words(fitted.certificate)}\nWrote {_without_password(out)}, {kept} and {page}.", quiet=quiet)
+
+
+@app.command()
+def evaluate(
+    source: SourceArgument,
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="The synthetic database.")],
+    plan: PlanOption,
+    k: Annotated[int, typer.Option("-k", help="Compare marginals of up to so many columns.")] = 3,
+    may_see: Annotated[
+        bool, typer.Option("--i-may-see-real-data", help="Say that you may look at the private rows themselves.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE.HTML", help="Write it as HTML too.")] = None,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare a copy with the real rows. NOT PRIVATE.
+
+    No budget covers this, and the result must not leave those who may see SOURCE. It is for people who hold the data and want to know how good the copy is.
+    """
+    if not may_see:
+        raise UsageError(
+            "evaluate looks at real rows and its result is not private; say --i-may-see-real-data if you may"
+        )
+    from dpweave.plan import Plan
+    from dpweave.report.evaluation import evaluate as library_evaluate
+
+    if out is not None:
+        _require_free(out, force=force)
+    chosen = Plan.load(plan)
+    result = library_evaluate(source, _read_copy(target, chosen), chosen, k=k)
+    if out is not None:
+        result.to_html(out)
+    if as_json:
+        _say_json(result.to_dict())
+    else:
+        _say(str(result))
+
+
+@app.command()
+def ledger(
+    file: Annotated[Path, typer.Argument(metavar="LEDGER", help="A ledger file, such as ledger.jsonl.")],
+    delta: Annotated[float, typer.Option("--delta", "-d", help="Total delta at which epsilon is stated.")] = 1e-6,
+    cap_epsilon: Annotated[
+        float | None, typer.Option("--cap-epsilon", help="Let all runs together spend no more than this.")
+    ] = None,
+    cap_delta: Annotated[float, typer.Option("--cap-delta", help="Delta of the cap.")] = 1e-6,
+    database: Annotated[
+        str | None, typer.Option("--database", help="Which database the cap is for, where the ledger knows several.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what was spent on what, and set a cap.
+
+    Spending adds up over runs: two copies fitted apart reveal more than one. A cap stops the run that would pass it,
+    before a row is read.
+    """
+    from dpweave.privacy.ledger import read, set_cap
+
+    if cap_epsilon is not None:
+        set_cap(file, database=_capped_database(file, database), epsilon=cap_epsilon, delta=cap_delta)
+    elif database is not None and database not in read(file).databases:
+        raise UsageError(
+            f"the ledger {file} knows no database {database!r}: {', '.join(read(file).databases) or 'it is empty'}"
+        )
+    found = {n: d for n, d in read(file).databases.items() if database in (None, n)}
+    if as_json:
+        _say_json({"ledger": str(file), "databases": {n: _database_dict(d, delta) for n, d in found.items()}})
+    else:
+        _say("\n\n".join(_database_words(n, d, delta) for n, d in found.items()) or "Nothing was ever spent.")
+
+
+@app.command()
+def demo(
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where to put the shop and its copy.")
+    ] = Path("dpweave-demo"),
+    rows: Annotated[int, typer.Option("--rows", help="About how many rows the made-up shop has.")] = 50_000,
+    epsilon: EpsilonOption = 1.0,
+    delta: DeltaOption = 1e-6,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Make up a shop and copy it, in under a minute.
+
+    The rows come from a random number generator, so real figures may be shown next to synthetic ones.
+    """
+    from dpweave.demo import run as run_demo
+
+    with _telling_what_was_spent(out / "ledger.jsonl"):
+        result = run_demo(out, rows=rows, epsilon=epsilon, delta=delta, progress=not quiet)
+    if as_json:
+        _say_json(result.to_dict())
+    else:
+        _say(str(result), quiet=quiet)
+
+
+# -- shared steps ------------------------------------------------------------------------------------------------------
+
+
+def _sample_and_write(model: Any, out: str, *, scale: float, seed: int, force: bool, quiet: bool) -> SyntheticDatabase:
+    from dpweave.progress import reporter
+
+    steps = reporter(not quiet)
+    with steps.step("sample"):
+        copy: SyntheticDatabase = model.sample(scale=scale, seed=seed)
+    with steps.step("write"):
+        copy.write(out, overwrite=force, progress=steps.inside)
+    return copy
+
+
+def _read_copy(target: str, plan: Plan) -> SyntheticDatabase:
+    """Read a synthetic database back: it is ours to read whole."""
+    import pyarrow as pa
+
+    from dpweave.schema.arrow import arrow_schema
+    from dpweave.sources import open_source
+    from dpweave.synthetic import SyntheticDatabase
+
+    with open_source(target) as opened:
+        plan.require(opened.catalogue)
+        opened.declare(plan.database)
+        tables = {t.name: pa.Table.from_batches(opened.read(t.name), schema=arrow_schema(t)) for t in plan.database}
+    return SyntheticDatabase(plan.database, tables)
+
+
+@contextmanager
+def _telling_what_was_spent(ledger: Path, *, leftovers: tuple[Path, ...] = ()) -> Iterator[None]:
+    """On Ctrl-C, remove what is half written and say what the interrupted run has spent; it stays spent."""
+    known = _runs(ledger)
+    try:
+        yield
+    except KeyboardInterrupt:
+        for path in leftovers:
+            path.unlink(missing_ok=True)
+        spent = [words for run, words in _runs(ledger).items() if run not in known]
+        _complain("interrupted; nothing was written. " + (" ".join(spent) or "Nothing was spent."))
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _runs(ledger: Path) -> dict[str, str]:
+    """Every run in a ledger, with words for what it has spent."""
+    from dpweave.privacy.accounting import Cost
+    from dpweave.privacy.ledger import read
+
+    if not ledger.exists():
+        return {}
+    found = {}
+    for database in read(ledger).databases.values():
+        for run, entries in database.runs.items():
+            total = sum((e.cost for e in entries), Cost.zero())
+            costs = ", ".join(f"rho {rho:.4g} of {table}" for table, rho in sorted(total.rho.items()) if rho > 0)
+            found[run] = f"Spent, and recorded in {ledger}: {costs}." if costs else "Nothing was spent."
+    return found
+
+
+def _spent_words(certificate: Certificate) -> str:
+    tables = ", ".join(f"{g.table} epsilon {g.epsilon:.4g}" for g in certificate.tables)
+    text = f"{certificate.statement} Spent: {tables}, at delta {certificate.delta:g} ({certificate.neighbours} neighbours)."
+    return textwrap.fill(text, 80, break_on_hyphens=False)
+
+
+def _capped_database(file: Path, database: str | None) -> str:
+    from dpweave.privacy.ledger import read
+
+    if database is not None:
+        return database
+    known = list(read(file).databases) if file.exists() else []
+    if len(known) != 1:
+        raise UsageError(
+            f"say with --database which database the cap is for: {', '.join(known) or 'the ledger knows none yet'}"
+        )
+    return known[0]
+
+
+def _database_dict(found: DatabaseSummary, delta: float) -> dict[str, Any]:
+    tables = {}
+    for table in sorted({*found.total.rho, *found.total.delta}):
+        left = None if found.cap is None else found.cap.left(found.total, table)
+        tables[table] = {
+            "rho": found.total.rho.get(table, 0.0),
+            "delta_spent": found.total.delta.get(table, 0.0),
+            "epsilon": _epsilon(found, table, delta),
+            "rho_left": None if left is None else left.rho,
+        }
+    runs = [
+        {
+            "run": run,
+            "time": entries[0].time,
+            "label": entries[0].label,
+            "charges": sum(e.kind == "charge" for e in entries),
+            "rho": {
+                t: sum(e.cost.rho.get(t, 0.0) for e in entries)
+                for t in sorted({t for e in entries for t in e.cost.rho})
+            },
+        }
+        for run, entries in found.runs.items()
+    ]
+    cap = None if found.cap is None else {"epsilon": found.cap.epsilon, "delta": found.cap.delta}
+    return {"delta": delta, "cap": cap, "tables": tables, "runs": runs}
+
+
+def _epsilon(found: DatabaseSummary, table: str, delta: float) -> float | None:
+    """Return epsilon at ``delta``, or None where thresholds have used up so much delta already."""
+    return found.epsilon(table, delta=delta) if found.total.delta.get(table, 0.0) < delta else None
+
+
+def _database_words(name: str, found: DatabaseSummary, delta: float) -> str:
+    content = _database_dict(found, delta)
+    lines = [name]
+    if content["cap"]:
+        lines.append(f"  cap: epsilon {content['cap']['epsilon']:g}, delta {content['cap']['delta']:g}")
+    lines.append(f"  {'table':<30} {'rho':>10} {'epsilon':>10}  at delta {delta:g}")
+    for table, t in content["tables"].items():
+        epsilon = "–" if t["epsilon"] is None else f"{t['epsilon']:.4g}"
+        left = "" if t["rho_left"] is None else f"  rho {t['rho_left']:.4g} left"
+        lines.append(f"  {table[:30]:<30} {t['rho']:>10.4g} {epsilon:>10}{left}")
+    for r in content["runs"]:
+        who = f" by {r['label']}" if r["label"] else ""
+        spent = max(r["rho"].values(), default=0.0)
+        lines.append(f"  {r['time'][:16].replace('T', ' ')}  {r['charges']:>4} charges, rho {spent:.4g}{who}"[:80])
+    return "\n".join(lines)
+
+
+def _beside(target: str, suffix: str) -> Path:
+    """Name a file after a target: next to it, or here if the target is a server."""
+    if "://" in target:
+        return Path((target.split("?", 1)[0].rstrip("/").rsplit("/", 1)[-1] or "copy") + suffix)
+    return Path(target).with_suffix(suffix)
+
+
+def _part(path: Path) -> Path:
+    return path.with_name(path.name + ".part")
+
+
+def _require_free(path: Path, *, force: bool) -> None:
+    """Refuse an output that cannot be written, before anything is spent."""
+    if not path.parent.is_dir():
+        raise TargetError(f"there is no folder {path.parent} to write {path.name} into")
+    if path.is_dir():
+        raise TargetError(f"{path} is a folder; name a file")
+    if path.exists() and not force:
+        raise TargetError(f"{path} exists already; choose another name, or replace it with --force")
+
+
+def _write_text(path: Path, text: str) -> None:
+    draft = _part(path)
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    except OSError as error:
+        raise TargetError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def _without_password(target: str) -> str:
+    """Cut user and password out of a URL."""
+    if "://" not in target or "@" not in target:
+        return target
+    scheme, rest = target.split("://", 1)
+    return f"{scheme}://{rest.rsplit('@', 1)[1]}"
+
+
+if __name__ == "__main__":
+    main()
