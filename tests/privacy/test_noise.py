@@ -222,7 +222,9 @@ def test_threshold_for_is_the_smallest(sigma: float, delta: float, l0: int, linf
 )
 def test_threshold_against_opendps_map(sigma: float, threshold: int, l0: int, linf: int) -> None:
     """Same rho. OpenDP 0.16's delta leaves out the probability at the threshold itself (opendp/opendp#2922)."""
-    dp = module._opendp()
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
     domain = dp.map_domain(dp.atom_domain(T=str), dp.atom_domain(T="i64"))
     metric = dp.l02inf_distance(dp.absolute_distance(T=float))
     measurement = dp.m.make_gaussian_threshold(domain, metric, scale=sigma, threshold=threshold)
