@@ -216,7 +216,6 @@ def shop_plan(path: Path) -> Plan:
     tables = tuple(
         replace(
             table,
-            mechanism="mst",
             keys=tuple(replace(k, max_degree=bounds.get((table.name, k.key.name), k.max_degree)) for k in table.keys),
         )
         for table in plan.tables

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from dpweave.budget import Allocation, Task, allocate, is_category, link_method, task_view, touched
 from dpweave.privacy.accounting import gaussian_sigma, split
 from dpweave.privacy.sensitivity import movement
-from dpweave.schema.domain import Bins, Categories, Learn, Opaque, View, size
+from dpweave.relations import degree_codecs, model_columns, relations
+from dpweave.schema.domain import Bins, Categories, Learn, Opaque, View, parse_degree, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -62,6 +63,8 @@ class TableOutlook:
     mechanism: str
     why: str
     modelled: tuple[str, ...]
+    degrees: tuple[str, ...]
+    """Tables whose rows per row of this one are counted too."""
     made_up: tuple[str, ...]
     """Columns that are filled with fresh keys or placeholders."""
     cells: int | None
@@ -143,7 +146,7 @@ def explain(plan: Plan, *, epsilon: float, delta: float) -> Explanation:
         for table in promise.private
         if (rows := promise.owned_rows(unit, table))
     )
-    relations = tuple(
+    keys = tuple(
         Relation(name, k.key.name, k.key.target, k.role, k.max_degree, _method(plan, name, k.key.name))
         for name in promise.private
         for k in plan.table[name].keys
@@ -159,7 +162,7 @@ def explain(plan: Plan, *, epsilon: float, delta: float) -> Explanation:
         holdings=holdings,
         budget=budget,
         tables=tables,
-        relations=relations,
+        relations=keys,
         learned=learned,
         largest_marginal=_largest_marginal(plan),
         warnings=tuple(_find_warnings(plan, budget, holdings, learned, epsilon=epsilon, delta=delta)),
@@ -191,7 +194,7 @@ def _sigma(plan: Plan, task: Task, rho: float) -> float | None:
         case "links":
             return None
         case "tables":
-            rho = rho / len(plan.table[task.table].modelled)
+            rho = rho / len(model_columns(plan, task.table))
         case "domains" if not is_category(plan, task):
             rho = _quantile_share(plan, task, rho)
     return gaussian_sigma(_worst_l2(plan, task), rho)
@@ -236,17 +239,22 @@ def _outlook(plan: Plan, name: str, allocation: Allocation) -> TableOutlook:
     role = (
         "protected" if not chain else f"owned by {plan.promise.root(name)} through {', '.join(key for _, key in chain)}"
     )
-    modelled = tuple(c.name for c in table.modelled)
-    sizes = _sizes(table)
+    shape = _shape(plan, name)
     return TableOutlook(
         table=name,
         role=role,
         mechanism=mechanism,
         why=why,
-        modelled=modelled,
+        modelled=tuple(c.name for c in table.modelled),
+        degrees=tuple(c for d in degree_codecs(plan, name) if (c := _child(d))),
         made_up=tuple(c.name for c in table.columns if _is_made_up(table, c.name)),
-        cells=None if sizes is None else sum(sizes),
+        cells=None if shape is None else sum(shape.values()),
     )
+
+
+def _child(degree: str) -> str:
+    counted = parse_degree(degree)
+    return "" if counted is None else counted[0]
 
 
 def _is_made_up(table: TablePlan, name: str) -> bool:
@@ -255,37 +263,46 @@ def _is_made_up(table: TablePlan, name: str) -> bool:
     return name not in wired and (domain is None or isinstance(domain, Opaque))
 
 
-def _mechanism(plan: Plan, table: TablePlan, allocation: Allocation) -> tuple[str, str]:  # noqa: ARG001
-    if not table.modelled:
+def _mechanism(plan: Plan, table: TablePlan, allocation: Allocation) -> tuple[str, str]:
+    from dpweave.tables.auto import choose
+
+    shape = _shape(plan, table.name)
+    task = Task("tables", table.name, weight=table.weight * len(model_columns(plan, table.name)))
+    if task not in allocation.tasks:
         return "none", "it has no column to model, only keys"
     if table.mechanism != "auto":
         return table.mechanism, "the plan says so"
-    return "auto", "chosen when the domains are known"
+    if shape is None:
+        return "auto", "chosen once the domains are learned"
+    chosen, why = choose(shape, allocation.tasks[task], table.rows, _worst_l2(plan, task))
+    return chosen, why.removeprefix(f"{chosen}, ").rstrip(".")
 
 
 def _method(plan: Plan, table: str, key: str) -> str:
-    if plan.table[table].key[key].key.target in plan.public:
-        return "random"
-    return link_method(plan, table, key)
+    """Return how a key's links are made; both keys of a pure junction are one relation."""
+    for relation in relations(plan):
+        if relation.table == table and key in (relation.key, relation.joint):
+            return link_method(plan, table, relation.key) if relation.learnable else "random"
+    return "random"
 
 
-def _sizes(table: TablePlan) -> list[int] | None:
-    """Numbers of codes of the modelled columns, or None where one is still to be learned."""
-    found = []
-    for column in table.modelled:
+def _shape(plan: Plan, name: str) -> dict[str, int] | None:
+    """Numbers of codes of the columns a table's model sees, or None where one is still to be learned."""
+    found = {}
+    for column in plan.table[name].modelled:
         if column.domain is None or isinstance(column.domain, Learn):
             return None
-        found.append(size(column.domain, nullable=column.column.nullable))
-    return found
+        found[column.name] = size(column.domain, nullable=column.column.nullable)
+    return found | {name: codec.size for name, codec in degree_codecs(plan, name).items()}
 
 
 def _largest_marginal(plan: Plan) -> int | None:
     largest = 1
     for name in plan.promise.private:
-        sizes = _sizes(plan.table[name])
-        if sizes is None:
+        shape = _shape(plan, name)
+        if shape is None:
             return None
-        largest = max(largest, math.prod(sorted(sizes)[-plan.k :]))
+        largest = max(largest, math.prod(sorted(shape.values())[-plan.k :]))
     return largest
 
 
@@ -387,12 +404,11 @@ def _tables(e: Explanation) -> str:
     lines = ["Tables"]
     for t in e.tables:
         lines.append(_wrap(f"{t.table}: {t.role}", first="  ", rest="    "))
-        cells = f" ({t.cells:,} cells)" if t.cells is not None and t.modelled else ""
-        if t.modelled:
+        cells = f" ({t.cells:,} cells)" if t.cells else ""
+        columns = [*t.modelled, *(f"count of {child}" for child in t.degrees)]
+        if columns:
             lines.append(
-                _wrap(
-                    f"modelled by {t.mechanism}, {t.why}: {', '.join(t.modelled)}{cells}", first="    ", rest="      "
-                )
+                _wrap(f"modelled by {t.mechanism}, {t.why}: {', '.join(columns)}{cells}", first="    ", rest="      ")
             )
         if t.made_up:
             lines.append(_wrap(f"made up afresh: {', '.join(t.made_up)}", first="    ", rest="      "))
