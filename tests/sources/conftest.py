@@ -1,0 +1,3 @@
+from tests.backends import postgres, spark
+
+__all__ = ["postgres", "spark"]
