@@ -172,7 +172,9 @@ def _code(bounded: Bounded, promise: Promise, table: str, ident: int, column: st
         assert value is not None
         return value
     child, key = counted
-    rows = bounded.raw[child] if promise.owning.get(child) == key and child not in promise.public else bounded.rows[child]
+    rows = (
+        bounded.raw[child] if promise.owning.get(child) == key and child not in promise.public else bounded.rows[child]
+    )
     return min(sum(r[key] == ident for r in rows.values()), CAP)
 
 
@@ -222,9 +224,9 @@ def units(rows: Rows, promise: Promise) -> Iterator[tuple[str, str, int]]:
 def without(rows: Rows, promise: Promise, gone: Gone) -> Rows:
     """The database without some rows; keys that led to them are null."""
     left = {t: {i: dict(r) for i, r in rows[t].items() if (t, i) not in gone} for t in rows}
-    for table in left:
+    for table, kept in left.items():
         for key, target in keys_of(promise, table).items():
-            for row in left[table].values():
+            for row in kept.values():
                 if (target, row[key]) in gone:
                     row[key] = None
     return left
@@ -237,7 +239,14 @@ def entity_neighbours(rows: Rows, promise: Promise) -> Iterator[tuple[str, Rows]
 
 
 def record_neighbour(
-    rows: Rows, promise: Promise, table: str, ident: int, rng: random.Random, *, values: Mapping[str, tuple[str, ...]], size: int
+    rows: Rows,
+    promise: Promise,
+    table: str,
+    ident: int,
+    rng: random.Random,
+    *,
+    values: Mapping[str, tuple[str, ...]],
+    size: int,
 ) -> Rows:
     """One unit changed within bounds: its row, what it owns, its relationships, and who is linked to it.
 
@@ -305,7 +314,9 @@ def record_neighbour(
                     row[key] = None
                     row[key] = somewhere(child, key, target)
             for t, at in mine:
-                others = [i for i, row in rows[child].items() if i in new[child] and (child, i) not in mine and row[key] != at]
+                others = [
+                    i for i, row in rows[child].items() if i in new[child] and (child, i) not in mine and row[key] != at
+                ]
                 rng.shuffle(others)
                 if t == target:
                     for i in others[: amount(max(room(child, key, at), 0))]:
@@ -317,7 +328,9 @@ def record_neighbour(
 def _linking(promise: Promise, table: str) -> list[tuple[str, str]]:
     if table in promise.public:
         return []
-    return [(k, t) for k, t in keys_of(promise, table).items() if is_private(promise, t) and promise.owning.get(table) != k]
+    return [
+        (k, t) for k, t in keys_of(promise, table).items() if is_private(promise, t) and promise.owning.get(table) != k
+    ]
 
 
 # -- random worlds -----------------------------------------------------------------------------------------------------
@@ -334,7 +347,9 @@ class World:
     size: int
 
 
-def random_promise(rng: random.Random, neighbours: str, *, on_excess: str = "refuse") -> tuple[Promise, dict[str, tuple[str, ...]]]:
+def random_promise(
+    rng: random.Random, neighbours: str, *, on_excess: str = "refuse"
+) -> tuple[Promise, dict[str, tuple[str, ...]]]:
     """Chains, stars, junctions, self-references, several protected and public tables, several keys to one parent."""
     names = [f"t{i}" for i in range(rng.randint(1, 5))]
     protect, public, owning = [names[0]], [], {}
@@ -354,7 +369,13 @@ def random_promise(rng: random.Random, neighbours: str, *, on_excess: str = "ref
             targets = public if n in public else names
             target = rng.choice(targets)
             keys[n][f"k{j}"] = target
-    bounds = {(n, k): rng.choice([1, 1, 2, 2, 3]) for n in names if n not in public for k, t in keys[n].items() if t not in public}
+    bounds = {
+        (n, k): rng.choice([1, 1, 2, 2, 3])
+        for n in names
+        if n not in public
+        for k, t in keys[n].items()
+        if t not in public
+    }
     columns = {n: tuple(f"x{j}" for j in range(rng.choice([1, 1, 2]))) for n in names}
     promise = make_promise(
         {n: (columns[n], keys[n]) for n in names},
@@ -368,7 +389,9 @@ def random_promise(rng: random.Random, neighbours: str, *, on_excess: str = "ref
     return promise, columns
 
 
-def random_world(rng: random.Random, neighbours: str, *, most: int = 6, on_excess: str = "refuse", tame: bool = True) -> World:
+def random_world(
+    rng: random.Random, neighbours: str, *, most: int = 6, on_excess: str = "refuse", tame: bool = True
+) -> World:
     """Rows that crowd onto few targets, with null and dangling keys; inside the bounds where ``record`` promises them (``tame``)."""
     promise, columns = random_promise(rng, neighbours, on_excess=on_excess)
     size = rng.choice([2, 2, 3])
@@ -381,7 +404,15 @@ def random_world(rng: random.Random, neighbours: str, *, most: int = 6, on_exces
             for k, t in targets.items():
                 ids = list(rows[t])
                 draw = rng.random()
-                row[k] = None if draw < 0.08 else 99 if draw < 0.14 else ids[0] if draw < 0.14 + crowd / 2 else rng.choice(ids)
+                row[k] = (
+                    None
+                    if draw < 0.08
+                    else 99
+                    if draw < 0.14
+                    else ids[0]
+                    if draw < 0.14 + crowd / 2
+                    else rng.choice(ids)
+                )
     if neighbours == "record" and tame:
         _tame(rows, promise)
     order = {(n, i): rng.random() for n in rows for i in rows[n]}
@@ -419,7 +450,9 @@ def random_view(rng: random.Random, world: World) -> tuple[View, tuple[str, ...]
         if table not in promise.public:
             degrees = [degree(t.name, k.name) for t in promise.database for k in t.foreign_keys if k.target == table]
             found += [Attribute(d, path) for d in degrees if rng.random() < 0.5]
-    view = View(base, tuple((f"a{i}", a) for i, a in enumerate(found)), tuple(p for p in paths if p and rng.random() < 0.3))
+    view = View(
+        base, tuple((f"a{i}", a) for i, a in enumerate(found)), tuple(p for p in paths if p and rng.random() < 0.3)
+    )
     names = [n for n, _ in view.columns]
     if rng.random() < 0.35 and len(paths) > 1:  # beyond one key only
         first = rng.choice(paths[1:])[0]
@@ -427,7 +460,9 @@ def random_view(rng: random.Random, world: World) -> tuple[View, tuple[str, ...]
     return view, tuple(rng.sample(names, min(len(names), rng.choice([0, 1, 1, 2, 2, 3]))))
 
 
-def moved(world: World, other: Rows, view: View, columns: tuple[str, ...], order: Order | None = None) -> tuple[float, float]:  # type: ignore[valid-type]
+def moved(
+    world: World, other: Rows, view: View, columns: tuple[str, ...], order: Order | None = None
+) -> tuple[float, float]:  # type: ignore[valid-type]
     """True L1 and L2 change of a marginal between a world and a neighbour of it."""
     ranks = dict(world.order) if order is None else dict(order)
     for t in other:

@@ -1,0 +1,95 @@
+"""Every guard of the promise fires, with the name of what is wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from dpweave.errors import PlanError
+from dpweave.privacy.promise import Promise
+from dpweave.schema.model import Column, Database, ForeignKey, Table, Type
+from tests.oracle import make_promise
+
+TABLES = {
+    "users": (("x",), {}),
+    "movies": (("x",), {}),
+    "orders": (("x",), {"user": "users", "movie": "movies"}),
+    "items": (("x",), {"order": "orders"}),
+}
+GOOD = {
+    "protect": ("users",),
+    "public": ("movies",),
+    "owning": {"orders": "user", "items": "order"},
+    "bounds": {("orders", "user"): 2, ("items", "order"): 3},
+}
+
+
+def _make(**changes) -> Promise:
+    return make_promise(TABLES, **{**GOOD, **changes})
+
+
+def test_a_promise_that_holds():
+    promise = _make()
+    assert promise.private == ("users", "orders", "items")
+    assert promise.chain("items") == (("items", "order"), ("orders", "user"))
+    assert promise.root("items") == "users"
+    assert {t: promise.owned_rows("users", t) for t in TABLES} == {"users": 1, "orders": 2, "items": 6, "movies": 0}
+    assert "users" in promise.describe()
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"protect": ()}, "protects no table"),
+        ({"protect": ("user",)}, "did you mean 'users'"),
+        ({"protect": ("users", "users")}, "twice"),
+        ({"public": ("movies", "users")}, "both protected and public"),
+        ({"public": ("movies", "films")}, "'films'"),
+        ({"owning": {"orders": "user"}}, "'items' is neither protected nor public"),
+        ({"owning": {"orders": "usr", "items": "order"}}, "did you mean 'user'"),
+        ({"owning": {"orders": "movie", "items": "order"}}, "leads to the public table 'movies'"),
+        ({"owning": {"users": "x", **GOOD["owning"]}}, "cannot be owned"),
+        ({"public": ("movies", "orders"), "protect": ("users", "items"), "owning": {}}, "would publish private keys"),
+        ({"bounds": {("orders", "user"): 2}}, "'order' of 'items' needs a max_degree"),
+        ({"neighbours": "rows"}, "'entity' or 'record'"),
+        ({"on_excess": "drop"}, "'refuse' or 'truncate'"),
+        *(
+            ({"bounds": {("orders", "user"): b, ("items", "order"): 3}}, "whole number of at least 1")
+            for b in (0, -1, 2.0, True, "3")
+        ),
+    ],
+)
+def test_guards(changes, says):
+    with pytest.raises(PlanError, match=says):
+        _make(**changes)
+
+
+def test_owning_keys_that_run_in_a_circle():
+    with pytest.raises(PlanError, match="run in a circle"):
+        make_promise(
+            {"p": ((), {}), "a": ((), {"b": "b"}), "b": ((), {"a": "a"})},
+            protect=("p",),
+            owning={"a": "b", "b": "a"},
+            bounds={("a", "b"): 1, ("b", "a"): 1},
+        )
+
+
+def test_a_protected_table_needs_a_primary_key():
+    with pytest.raises(PlanError, match="'users' has no primary key"):
+        Promise(Database((Table("users", (Column("x", Type("integer")),)),)), ("users",))
+
+
+@pytest.mark.parametrize(
+    ("kind", "fine"), [("text", False), ("float", True), ("decimal", True), ("date", False), ("integer", True)]
+)
+def test_keys_that_cannot_be_compared(kind, fine):
+    users = Table("users", (Column("id", Type("integer"), False),), ("id",))
+    orders = Table("orders", (Column("user", Type(kind)),), foreign_keys=(ForeignKey(("user",), "users", ("id",)),))
+
+    def make() -> Promise:
+        return Promise(Database((users, orders)), ("users",), owning={"orders": "user"}, bounds={("orders", "user"): 1})
+
+    if fine:
+        make()
+    else:
+        with pytest.raises(PlanError, match=r"compares 'user' of type .* with users.id of type int64"):
+            make()

@@ -1,0 +1,440 @@
+"""The calculus against brute force: never below the truth, and attained in every case it distinguishes (PRIVACY §4)."""
+
+from __future__ import annotations
+
+import math
+import random
+from fractions import Fraction
+
+import pytest
+
+from dpweave.errors import UsageError
+from dpweave.privacy.sensitivity import Movement, movement
+from dpweave.schema.domain import Attribute, View
+from tests.oracle import (
+    Rows,
+    bound,
+    count,
+    distances,
+    entity_neighbours,
+    holds_bounds,
+    make_promise,
+    random_view,
+    random_world,
+    record_neighbour,
+    unit_rows,
+    units,
+    without,
+)
+
+CHUNKS = 10
+
+
+def _hunt(neighbours: str, seeds: range) -> tuple[int, int]:
+    """Compare with the truth on one random world per seed; return cases in which L1, and L2, were attained."""
+    l1_attained = l2_attained = 0
+    for seed in seeds:
+        rng = random.Random(seed)
+        world = random_world(rng, neighbours)
+        promise = world.promise
+        if neighbours == "entity":
+            others = list(entity_neighbours(world.rows, promise))
+        else:
+            assert holds_bounds(world.rows, promise)
+            others = [
+                (root, record_neighbour(world.rows, promise, table, ident, rng, values=world.values, size=world.size))
+                for root, table, ident in units(world.rows, promise)
+                for _ in range(2)
+            ]
+            assert all(holds_bounds(other, promise) for _, other in others)
+        ranks = dict(world.order)
+        for _, other in others:
+            for table in other:
+                for ident in other[table]:
+                    ranks.setdefault((table, ident), -float(ident))
+        here = bound(world.rows, promise, ranks)
+        there = [(unit, bound(other, promise, ranks)) for unit, other in others]
+        for _ in range(5):
+            view, columns = random_view(rng, world)
+            before = count(here, promise, view, columns)
+            limit = {unit: movement(promise, view, columns, unit) for unit in promise.protected}
+            for unit, after in there:
+                l1, square = distances(before, count(after, promise, view, columns))
+                assert l1 <= limit[unit].l1, (seed, view, columns, unit)
+                assert math.sqrt(square) <= limit[unit].l2, (seed, view, columns, unit)
+                l1_attained += l1 == limit[unit].l1 > 0
+                l2_attained += math.isclose(math.sqrt(square), limit[unit].l2) and square > 0
+    return l1_attained, l2_attained
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_entity_neighbours_never_move_more_than_the_calculus_says(chunk):
+    l1, l2 = _hunt("entity", range(1000 * chunk, 1000 * chunk + 130))
+    assert l1 > 500  # the bound is no loose one: it is met all the time
+    assert l2 > 300
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_record_neighbours_never_move_more_than_the_calculus_says(chunk):
+    l1, l2 = _hunt("record", range(1000 * chunk + 500, 1000 * chunk + 600))
+    assert l1 > 200
+    assert l2 > 100
+
+
+# -- a constructed example for each case -------------------------------------------------------------------------------
+
+
+def _attains(
+    promise, rows: Rows, other: Rows, view: View, columns: tuple[str, ...], unit: str, *, l1: float, l2: float
+) -> None:
+    ranks = {(t, i): float(i) for d in (rows, other) for t in d for i in d[t]}
+    a, b = (count(bound(d, promise, ranks), promise, view, columns) for d in (rows, other))
+    true_l1, square = distances(a, b)
+    says = movement(promise, view, columns, unit)
+    assert (true_l1, square) == (l1, pytest.approx(l2**2))
+    assert (says.l1, says.l2) == (l1, pytest.approx(l2))
+
+
+def _gone(promise, rows: Rows, table: str, ident: int) -> Rows:
+    return without(rows, promise, unit_rows(rows, promise, table, ident))
+
+
+def _many(key: str, targets, **more) -> dict[int, dict]:
+    """Rows numbered from 0, one for each target; values given as single codes or one for each row."""
+    values = {c: v if isinstance(v, (list, tuple)) else [v] * len(targets) for c, v in more.items()}
+    return {i: {key: t, **{c: v[i] for c, v in values.items()}} for i, t in enumerate(targets)}
+
+
+SHOP = {"users": (("x",), {}), "orders": (("x",), {"user": "users"}), "items": (("x",), {"order": "orders"})}
+
+
+def test_attained_owning_chain():
+    promise = make_promise(
+        SHOP,
+        protect=("users",),
+        owning={"orders": "user", "items": "order"},
+        bounds={("orders", "user"): 2, ("items", "order"): 3},
+    )
+    rows: Rows = {
+        "users": {0: {"x": 0}, 1: {"x": 1}},
+        "orders": _many("user", [0, 0, 0, 1], x=0),  # one too many
+        "items": _many("order", [0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 3], x=1),
+    }
+    less = _gone(promise, rows, "users", 0)
+    _attains(promise, rows, less, View.of_table("users", ("x",)), ("x",), "users", l1=1, l2=1)
+    _attains(promise, rows, less, View.of_table("orders", ("x",)), ("x",), "users", l1=2, l2=2)
+    _attains(promise, rows, less, View.of_table("items", ("x",)), ("x",), "users", l1=6, l2=6)
+    up = View("items", (("a", Attribute("x", ("order", "user"))), ("b", Attribute("x"))))
+    _attains(promise, rows, less, up, ("a", "b"), "users", l1=6, l2=6)
+
+
+RATED = {"users": (("x",), {}), "movies": (("x",), {}), "ratings": (("x",), {"user": "users", "movie": "movies"})}
+
+
+def _rated(d: int, e: int, neighbours: str = "entity"):
+    return make_promise(
+        RATED,
+        protect=("users", "movies"),
+        owning={"ratings": "user"},
+        bounds={("ratings", "user"): d, ("ratings", "movie"): e},
+        neighbours=neighbours,
+    )
+
+
+def test_attained_linking_lost_and_gained():
+    d, e = 2, 2
+    promise = _rated(d, e)
+    # User 0 rates first and fills movie 0; the ratings 2 and 3 of users 1 and 2 come back when user 0 goes.
+    rows: Rows = {
+        "users": {i: {"x": i % 2} for i in range(3)},
+        "movies": {0: {"x": 0}},
+        "ratings": {i: {"user": u, "movie": 0, "x": x} for i, (u, x) in enumerate([(0, 0), (0, 0), (1, 1), (2, 1)])},
+    }
+    both = View("ratings", (("mine", Attribute("x")), ("theirs", Attribute("x", ("movie",)))))
+    _attains(
+        promise,
+        rows,
+        _gone(promise, rows, "users", 0),
+        both,
+        ("mine", "theirs"),
+        "users",
+        l1=2 * d,
+        l2=d * math.sqrt(2),
+    )
+    _attains(promise, rows, _gone(promise, rows, "movies", 0), both, ("mine", "theirs"), "movies", l1=e, l2=e)
+    # Seen by the movie alone, what comes back lands where there was room.
+    promise = _rated(d, 3)
+    rows["ratings"] = {i: {"user": u, "movie": 0, "x": 0} for i, u in enumerate([0, 0])}
+    _attains(promise, rows, _gone(promise, rows, "users", 0), both, ("theirs",), "users", l1=d, l2=d)
+    _attains(
+        promise, rows, _gone(promise, rows, "users", 0), View("ratings", (), (("movie",),)), (), "users", l1=d, l2=d
+    )
+
+
+def test_attained_lost_gained_and_removed_at_once():
+    """A manager with e people under her: she goes, they lose her, and one other gets her place with her own manager."""
+    e = 2
+    promise = make_promise({"staff": (("x",), {"boss": "staff"})}, protect=("staff",), bounds={("staff", "boss"): e})
+    # 1 leads 10 and 11, stands under 0 with 2; 3 has no place under 0 until 1 goes.
+    boss = {0: None, 1: 0, 2: 0, 3: 0, 10: 1, 11: 1}
+    rows: Rows = {"staff": {i: {"boss": b, "x": 1 if i == 3 else 0} for i, b in boss.items()}}
+    less = _gone(promise, rows, "staff", 1)
+    view = View("staff", (("mine", Attribute("x")), ("hers", Attribute("x", ("boss",)))))
+    _attains(promise, rows, less, view, ("mine", "hers"), "staff", l1=1 + e + 1, l2=math.hypot(1 + e, 1))
+
+
+def test_attained_target_only_with_movement_further_along():
+    """Base → target → further: the target's own links change, so all rows that lead to it move."""
+    tables = {"a": (("x",), {}), "b": (("x",), {"a": "a"}), "c": (("x",), {"b": "b"})}
+    promise = make_promise(tables, protect=("a", "b", "c"), bounds={("b", "a"): 2, ("c", "b"): 3})
+    rows: Rows = {"a": {0: {"x": 0}}, "b": _many("a", [0, 0], x=0), "c": _many("b", [0, 0, 0, 1, 1, 1], x=0)}
+    view = View("c", (("end", Attribute("x", ("b", "a"))),))
+    _attains(promise, rows, _gone(promise, rows, "a", 0), view, ("end",), "a", l1=6, l2=6)
+    # A unit of b goes: its three rows are lost, and the b that takes its place brings three others.
+    rows["b"] = _many("a", [0, 0, 0], x=[0, 0, 1])
+    rows["c"] = _many("b", [0, 0, 0, 2, 2, 2], x=0)
+    two = View("c", (("far", Attribute("x", ("b", "a"))), ("near", Attribute("x", ("b",)))))
+    _attains(promise, rows, _gone(promise, rows, "b", 0), two, ("near", "far"), "b", l1=6, l2=math.hypot(3, 3))
+
+
+def test_attained_two_branches():
+    """Two keys to two targets: both free a place, and either place is taken by a row that has the other link already."""
+    tables = {"p": ((), {}), "a": (("x",), {}), "b": (("x",), {}), "t": (("x",), {"p": "p", "a": "a", "b": "b"})}
+    promise = make_promise(
+        tables, protect=("p", "a", "b"), owning={"t": "p"}, bounds={("t", "p"): 1, ("t", "a"): 1, ("t", "b"): 1}
+    )
+    rows: Rows = {
+        "p": {i: {} for i in range(3)},
+        "a": {0: {"x": 0}, 1: {"x": 0}},
+        "b": {0: {"x": 0}, 1: {"x": 0}},
+        "t": {
+            0: {"p": 0, "a": 0, "b": 0, "x": 0},
+            1: {"p": 1, "a": 0, "b": 1, "x": 1},
+            2: {"p": 2, "a": 1, "b": 0, "x": 1},
+        },
+    }
+    view = View("t", (("x", Attribute("x")), ("a", Attribute("x", ("a",))), ("b", Attribute("x", ("b",)))))
+    _attains(promise, rows, _gone(promise, rows, "p", 0), view, ("x", "a", "b"), "p", l1=3, l2=math.hypot(1, 2))
+
+
+def test_attained_depth_two_by_linking_keys():
+    e = 2
+    promise = make_promise({"staff": (("x",), {"boss": "staff"})}, protect=("staff",), bounds={("staff", "boss"): e})
+    # 1 goes: itself, its two people, and the four people of those lose a boss's boss; 3 takes the place under 0, which brings
+    # its own two people into the view, and 3 itself comes in since 0 has a boss.
+    boss = {9: None, 0: 9, 1: 0, 2: 0, 3: 0, 10: 1, 11: 1, 20: 10, 21: 10, 22: 11, 23: 11, 30: 3, 31: 3}
+    rows: Rows = {"staff": {i: {"boss": b, "x": 1 if i in (3, 30, 31) else 0} for i, b in boss.items()}}
+    view = View("staff", (("mine", Attribute("x")), ("top", Attribute("x", ("boss", "boss")))))
+    _attains(
+        promise, rows, _gone(promise, rows, "staff", 1), view, ("mine", "top"), "staff", l1=10, l2=math.hypot(7, 3)
+    )
+
+
+def test_attained_degrees():
+    # Owned rows are the owner's own: the degree moves with its row alone, however many rows there are.
+    promise = make_promise(
+        {n: SHOP[n] for n in ("users", "orders")},
+        protect=("users",),
+        owning={"orders": "user"},
+        bounds={("orders", "user"): 1},
+    )
+    rows: Rows = {"users": {0: {"x": 0}, 1: {"x": 0}}, "orders": _many("user", [0, 0, 0], x=0)}
+    view = View.of_table("users", ("#orders.user",))
+    _attains(promise, rows, _gone(promise, rows, "users", 0), view, ("#orders.user",), "users", l1=1, l2=1)
+    # Rows that link: each of the unit's d rows takes one target to the next bucket.
+    d = 3
+    promise = _rated(d, 5)
+    rated: Rows = {
+        "users": {0: {"x": 0}},
+        "movies": {i: {"x": 0} for i in range(d)},
+        "ratings": {i: {"user": 0, "movie": i, "x": 0} for i in range(d)},
+    }
+    view = View.of_table("movies", ("#ratings.movie",))
+    _attains(
+        promise,
+        rated,
+        _gone(promise, rated, "users", 0),
+        view,
+        ("#ratings.movie",),
+        "users",
+        l1=2 * d,
+        l2=d * math.sqrt(2),
+    )
+
+
+def test_attained_record_base_and_links():
+    c = 3
+    promise = _rated(c, c, "record")
+    rows: Rows = {
+        "users": {i: {"x": 0} for i in range(7)},
+        "movies": {i: {"x": i % 2} for i in range(2)},
+        "ratings": {i: {"user": 0, "movie": 0, "x": 0} for i in range(c)},
+    }
+    other: Rows = {
+        **rows,
+        "users": rows["users"] | {0: {"x": 1}},
+        "ratings": {i: {"user": 0, "movie": 1, "x": 1} for i in range(c)},
+    }
+    both = View("ratings", (("x", Attribute("x")), ("m", Attribute("x", ("movie",)))))
+    assert holds_bounds(rows, promise)
+    assert holds_bounds(other, promise)
+    _attains(promise, rows, other, View.of_table("users", ("x",)), ("x",), "users", l1=2, l2=math.sqrt(2))
+    _attains(promise, rows, other, both, ("x", "m"), "users", l1=2 * c, l2=c * math.sqrt(2))
+    # The other endpoint: movie 0 gives c links up and gets c others, which do not belong to it by ownership.
+    other = {
+        **rows,
+        "movies": rows["movies"] | {0: {"x": 1}},
+        "ratings": {9 + i: {"user": 1, "movie": 0, "x": 1} for i in range(c)},
+    }
+    _attains(promise, rows, other, both, ("x", "m"), "movies", l1=2 * c, l2=c * math.sqrt(2))
+    assert movement(promise, View.of_table("movies", ("x",)), ("x",), "users") == Movement(0, 0)
+
+
+def test_attained_record_parent_with_children():
+    c = 2
+    tables = {"parents": (("x",), {}), "children": (("x",), {"parent": "parents"})}
+    promise = make_promise(
+        tables, protect=("parents", "children"), bounds={("children", "parent"): c}, neighbours="record"
+    )
+    rows: Rows = {
+        "parents": {0: {"x": 0}, 1: {"x": 1}, 2: {"x": 2}},
+        "children": {
+            0: {"parent": 0, "x": 0},
+            1: {"parent": 0, "x": 0},
+            2: {"parent": 1, "x": 1},
+            3: {"parent": 1, "x": 1},
+        },
+    }
+    other: Rows = {
+        "parents": rows["parents"],
+        "children": {
+            0: {"parent": 2, "x": 0},
+            1: {"parent": 2, "x": 0},
+            2: {"parent": 0, "x": 1},
+            3: {"parent": 0, "x": 1},
+        },
+    }
+    assert holds_bounds(rows, promise)
+    assert holds_bounds(other, promise)
+    view = View("children", (("x", Attribute("x")), ("p", Attribute("x", ("parent",)))))
+    ranks = {(t, i): float(i) for t in rows for i in rows[t]}
+    l1, square = distances(*(count(bound(d, promise, ranks), promise, view, ("x", "p")) for d in (rows, other)))
+    assert (l1, square) == (4 * c, 4 * c**2)
+    # L2 is attained where all who move leave one cell and come into one other.
+    rows["parents"], other["parents"] = {0: {"x": 0}, 1: {"x": 0}, 2: {"x": 1}}, {0: {"x": 1}, 1: {"x": 0}, 2: {"x": 1}}
+    _attains(promise, rows, other, view, ("p",), "parents", l1=4 * c, l2=2 * c * math.sqrt(2))
+
+
+def test_attained_record_degrees():
+    tables = {"parents": (("x",), {}), "children": (("x",), {"parent": "parents"})}
+    promise = make_promise(
+        tables, protect=("parents", "children"), bounds={("children", "parent"): 1}, neighbours="record"
+    )
+    # One leaves 0 for 2, one comes from 1, and 0 changes its own value.
+    rows: Rows = {
+        "parents": {i: {"x": i} for i in range(3)},
+        "children": {0: {"parent": 0, "x": 0}, 1: {"parent": 1, "x": 0}},
+    }
+    other: Rows = {
+        "parents": rows["parents"] | {0: {"x": 9}},
+        "children": {0: {"parent": 2, "x": 0}, 1: {"parent": 0, "x": 0}},
+    }
+    view = View("parents", (("x", Attribute("x")), ("n", Attribute("#children.parent"))))
+    assert movement(promise, view, ("x", "n"), "parents") == Movement(3, 3)
+    ranks = {(t, i): float(i) for t in rows for i in rows[t]}
+    l1, _ = distances(*(count(bound(d, promise, ranks), promise, view, ("x", "n")) for d in (rows, other)))
+    assert l1 == 6
+
+
+def test_attained_record_self_reference():
+    e = 1
+    promise = make_promise(
+        {"staff": (("x",), {"boss": "staff"})}, protect=("staff",), bounds={("staff", "boss"): e}, neighbours="record"
+    )
+    # 0 changes its value and boss, its person goes to 4, and the person of 3 comes.
+    rows: Rows = {
+        "staff": {
+            i: {"boss": b, "x": x} for i, (b, x) in enumerate([(5, 0), (0, 1), (3, 2), (None, 3), (None, 4), (None, 5)])
+        }
+    }
+    other: Rows = {
+        "staff": {
+            i: {"boss": b, "x": x} for i, (b, x) in enumerate([(5, 9), (4, 1), (0, 2), (None, 3), (None, 4), (None, 5)])
+        }
+    }
+    assert holds_bounds(rows, promise)
+    assert holds_bounds(other, promise)
+    view = View("staff", (("mine", Attribute("x")), ("boss", Attribute("x", ("boss",)))))
+    says = movement(promise, view, ("mine", "boss"), "staff")
+    assert says == Movement(1 + 2 * e, 1 + 2 * e)
+    ranks = {("staff", i): float(i) for i in range(6)}
+    l1, _ = distances(*(count(bound(d, promise, ranks), promise, view, ("mine", "boss")) for d in (rows, other)))
+    assert l1 == says.l1
+
+
+# -- single statements of PRIVACY §4 -----------------------------------------------------------------------------------
+
+
+def test_numbers_of_the_contract():
+    d, e = 4, 7
+    public = make_promise(
+        RATED, protect=("users",), public=("movies",), owning={"ratings": "user"}, bounds={("ratings", "user"): d}
+    )
+    view = View("ratings", (("x", Attribute("x")), ("m", Attribute("x", ("movie",)))))
+    assert movement(public, view, ("x", "m"), "users") == Movement(d, 0)
+    both = _rated(d, e)
+    assert movement(both, view, ("x", "m"), "users") == Movement(d, d)
+    assert movement(both, view, ("x", "m"), "movies") == Movement(e, 0)
+    assert movement(both, view, ("m",), "users") == Movement(d, 0)
+    assert movement(both, View.of_table("users", ("x",)), ("x",), "movies") == Movement(0, 0)
+
+
+def test_l2_is_never_rounded_down():
+    for down in range(12):
+        for up in range(12):
+            assert Fraction(Movement(down, up).l2) ** 2 >= down**2 + up**2
+    assert Movement(3, 4).l2 == 5.0
+
+
+def test_a_degree_of_public_rows_is_refused_where_no_bound_holds():
+    promise = make_promise(
+        RATED, protect=("users",), public=("movies",), owning={"ratings": "user"}, bounds={("ratings", "user"): 2}
+    )
+    view = View("ratings", (("n", Attribute("#ratings.movie", ("movie",))),))
+    with pytest.raises(UsageError, match="public table 'movies'"):
+        movement(promise, view, ("n",), "users")
+    own = View.of_table("movies", ("#ratings.movie",))
+    assert movement(promise, own, ("#ratings.movie",), "users") == Movement(2, 2)
+
+
+def test_a_degree_of_public_rows_under_record():
+    promise = make_promise(
+        RATED,
+        protect=("users",),
+        public=("movies",),
+        owning={"ratings": "user"},
+        bounds={("ratings", "user"): 2},
+        neighbours="record",
+    )
+    own = View.of_table("movies", ("#ratings.movie",))
+    assert movement(promise, own, ("#ratings.movie",), "users") == Movement(4, 4)
+
+
+def test_a_row_without_owner_is_a_unit_that_moves_no_more_than_one_with():
+    promise = make_promise(
+        SHOP,
+        protect=("users",),
+        owning={"orders": "user", "items": "order"},
+        bounds={("orders", "user"): 2, ("items", "order"): 3},
+    )
+    rows: Rows = {
+        "users": {0: {"x": 0}},
+        "orders": {0: {"user": None, "x": 0}, 1: {"user": 77, "x": 0}},
+        "items": _many("order", [0, 0, 0, 0], x=0),
+    }
+    assert {(t, i) for _, t, i in units(rows, promise)} == {("users", 0), ("orders", 0), ("orders", 1)}
+    view = View.of_table("items", ("x",))
+    ranks = {(t, i): float(i) for t in rows for i in rows[t]}
+    less = _gone(promise, rows, "orders", 0)
+    l1, _ = distances(*(count(bound(d, promise, ranks), promise, view, ("x",)) for d in (rows, less)))
+    assert l1 == 3 <= movement(promise, view, ("x",), "users").l1
