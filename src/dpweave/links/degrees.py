@@ -1,0 +1,166 @@
+r"""How many links each row has: buckets to whole degrees, both sides to one sum, and what a bounded view sees of them.
+
+A row's degree is a bucketed column of the row (ALGORITHMS B2): measured with its table, synthesised with it, and a
+column like any other for the link learner. Links are learned on a bounded view, in which a row of degree D shows
+min(D, d) links, and wired to full degrees. What is learned is how the other side depends on a row's values and degree;
+how many links such rows have comes from the degrees. So the bound costs accuracy and brings no bias.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpweave.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dpweave.privacy.window import FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class Degrees:
+    """What is known of the degrees in a relation; every part may be missing.
+
+    ``left`` and ``right`` are the degrees that synthetic rows shall have. Where they are not known, ``left_bound`` and
+    ``right_bound`` cap them. ``left_seen`` and ``right_seen`` are the shares of a row's links that survive bounding:
+    1 if missing, and :func:`seen` of the degree otherwise.
+    """
+
+    left: IntArray | None = None
+    right: IntArray | None = None
+    left_bound: int | None = None
+    right_bound: int | None = None
+    left_seen: FloatArray | None = None
+    right_seen: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("left", "right", "left_seen", "right_seen"):
+            values = getattr(self, name)
+            if values is not None and (values.ndim != 1 or (len(values) and values.min() < 0)):
+                raise UsageError(f"{name}: one number of at least 0 per row is needed")
+        for name in ("left_bound", "right_bound"):
+            bound = getattr(self, name)
+            if bound is not None and bound < 1:
+                raise UsageError(f"{name} = {bound}: a bound on degrees is at least 1")
+
+
+def seen(degrees: IntArray, bound: int) -> FloatArray:
+    """Share of a row's links that are left when at most ``bound`` of them are kept.
+
+    >>> seen(np.array([0, 5, 40]), 10)
+    array([1.  , 1.  , 0.25])
+    """
+    return np.asarray(np.minimum(1.0, bound / np.maximum(degrees, 1)), dtype=np.float64)
+
+
+def buckets(cap: int, *, fine: int = 4, growth: float = 1.25) -> tuple[int, ...]:
+    """Edges of buckets: every degree up to ``fine`` by itself, then wider ones up to ``cap``; more counts as ``cap``.
+
+    >>> buckets(10)
+    (0, 1, 2, 3, 4, 5, 7, 9, 11)
+    """
+    if cap < 1 or fine < 0 or growth <= 1:
+        raise UsageError(f"buckets up to {cap}, {fine} by themselves, growing by {growth}, make no sense")
+    edges = list(range(min(cap, fine) + 2))
+    while edges[-1] <= cap:
+        edges.append(min(max(edges[-1] + 1, int(np.ceil(edges[-1] * growth))), cap + 1))
+    return tuple(edges)
+
+
+def bucketed(degrees: IntArray, edges: Sequence[int]) -> IntArray:
+    """Bucket of each degree; what lies above the last edge counts with the last bucket.
+
+    >>> bucketed(np.array([0, 4, 6, 99]), buckets(10))
+    array([0, 4, 5, 7])
+    """
+    at = np.searchsorted(np.asarray(edges), degrees, side="right") - 1
+    return np.clip(at, 0, len(edges) - 2)
+
+
+def decode(codes: IntArray, edges: Sequence[int], rng: np.random.Generator) -> IntArray:
+    r"""Draw a degree for each bucket, with a slope within the bucket that its neighbours suggest.
+
+    The density of a bucket is its share of the rows over its width. Within it the density of a degree x is taken to be
+    exponential, :math:`e^{s (x - c)}`, with the slope s of the line between the neighbours' log densities over their
+    midpoints: falling tails fall inside their buckets too, so that the mean is right without being measured.
+    Draws are stratified: the rows of a bucket get evenly spread quantiles in random order.
+    """
+    limits = np.asarray(edges, dtype=np.int64)
+    widths = np.diff(limits)
+    share = np.bincount(codes, minlength=len(widths)).astype(np.float64)
+    middle = limits[:-1] + (widths - 1) / 2
+    # Half a row keeps empty buckets from making cliffs.
+    density = np.log((share + 0.5) / widths)
+    out = np.empty(len(codes), dtype=np.int64)
+    order = np.argsort(codes, kind="stable")
+    ends = np.cumsum(np.bincount(codes, minlength=len(widths)))
+    for b in np.flatnonzero(share):
+        rows = order[ends[b] - int(share[b]) : ends[b]]
+        low, high = max(int(b) - 1, 0), min(int(b) + 1, len(widths) - 1)
+        slope = (density[high] - density[low]) / (middle[high] - middle[low]) if high > low else 0.0
+        values = np.arange(limits[b], limits[b + 1])
+        mass = np.exp(slope * (values - (values[-1] if slope > 0 else values[0])))
+        edge = np.cumsum(mass / mass.sum())
+        at = np.searchsorted(edge, (np.arange(len(rows)) + rng.random()) / len(rows), side="right")
+        out[rng.permutation(rows)] = values[np.minimum(at, len(values) - 1)]
+    return out
+
+
+def match_total(degrees: IntArray, total: int, *, cap: int, rng: np.random.Generator) -> IntArray:
+    """Change degrees as evenly as possible so that they add up to ``total``, none above ``cap``.
+
+    Every degree is scaled by the same factor and rounded at random around it, so their distribution keeps its shape.
+
+    >>> match_total(np.array([1, 2, 3]), 12, cap=9, rng=np.random.default_rng(0))
+    array([2, 4, 6])
+    """
+    if total > cap * len(degrees) or total < 0:
+        raise UsageError(f"{len(degrees)} rows with at most {cap} links each cannot have {total}")
+    wanted = degrees.astype(np.float64) if degrees.any() else np.ones(len(degrees))
+    return whole(fill(wanted, np.full(len(degrees), float(cap)), float(total)), total, rng, shuffle=True)
+
+
+def fill(wanted: FloatArray, capacity: FloatArray, total: float) -> FloatArray:
+    """Scale ``wanted`` to ``total`` where ``capacity`` allows; what does not fit goes to the others in proportion.
+
+    >>> fill(np.array([1.0, 1.0, 2.0]), np.array([9.0, 9.0, 3.0]), 9.0)
+    array([3., 3., 3.])
+    """
+    out = np.zeros(len(wanted))
+    open_ = np.ones(len(wanted), dtype=bool)
+    for _ in range(len(wanted) + 1):
+        rest = total - out[~open_].sum()
+        base = wanted[open_].sum()
+        # Where nothing is wanted but something is left, room is shared evenly.
+        share = wanted[open_] * (rest / base) if base > 0 else np.full(int(open_.sum()), rest / max(open_.sum(), 1))
+        out[open_] = share
+        over = open_ & (out > capacity)
+        if not over.any():
+            break
+        out[over] = capacity[over]
+        open_ &= ~over
+        if not open_.any():
+            break
+    return out
+
+
+def whole(expected: FloatArray, total: int, rng: np.random.Generator, *, shuffle: bool = False) -> IntArray:
+    """Round to whole numbers that add up to ``total``, each to a neighbour of its expectation, without bias.
+
+    Systematic in the given order, which keeps sums of neighbours right too, or in random order.
+
+    >>> whole(np.array([0.5, 0.5, 1.0]), 2, np.random.default_rng(0)).sum()
+    np.int64(2)
+    """
+    order = rng.permutation(len(expected)) if shuffle else np.arange(len(expected))
+    edges = np.cumsum(expected[order])
+    edges = np.floor(edges + rng.random() + 1e-9)
+    if len(edges):
+        edges[-1] = total
+    out = np.empty(len(expected), dtype=np.int64)
+    out[order] = np.diff(np.minimum(edges, total), prepend=0).astype(np.int64)
+    return out

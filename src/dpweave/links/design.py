@@ -1,0 +1,269 @@
+r"""What to measure about the links, computed before anything is measured: expected gain against noise.
+
+**Model.** Let a link's density against independent wiring be :math:`1 + f`. Over product margins f splits into
+orthogonal components :math:`f = \sum_T f_T`, one per set T of columns, and every coefficient of :math:`f_T` in an
+orthonormal basis has prior variance :math:`\tau_T^2`. Let :math:`b_c = \sum_s p_c(s)^2` for column c with
+:math:`n_c` values. Counts of m links over a clique S with noise :math:`\sigma_S` inform each coefficient of every
+:math:`T \subseteq S`, so lower orders are never paid for twice, with precision
+
+.. math:: \frac{m^2}{\sigma_S^2} \prod_{c \in T} \frac{1 - b_c}{n_c - 1} \prod_{c \in S \setminus T} \frac{1}{n_c},
+
+where the first product is the mean of :math:`\sum_s p(s)^2 \varphi(s)^2` over a basis of contrasts and the second says
+that columns outside T are summed out. Precisions of several cliques add up to :math:`\pi_T`, the posterior variance is
+:math:`v_T = 1/(\tau_T^{-2} + \pi_T)`, and the expected L1 error of workload W is about
+
+.. math:: \sqrt{2/\pi}\,\Bigl(\sum_{T \subseteq W} v_T \prod_{c \in T} l_c^2\Bigr)^{1/2},
+          \qquad l_c = \sum_s \sqrt{p_c(s)(1 - p_c(s))}.
+
+**Design.** Since :math:`\sigma_S^2 = \Delta_S^2 / (2 \rho_S)`, the mean of these errors is a smooth function of the
+shares of the budget. Multiplicative updates on the simplex minimise it. Everything here is public: sensitivities, domain
+sizes, margins of the synthetic tables, the approximate number of links.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpweave.errors import UsageError
+from dpweave.links.workload import Workload, cross_workloads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from dpweave.privacy.window import Columns, FloatArray
+
+FIRST_ORDER = 0.05**2
+"""Prior variance of a coefficient of one column: links lean by some five percent."""
+
+DECAY = 0.25
+"""Each further column in a component halves its typical size."""
+
+COMPONENTS = 60_000
+"""With more components than this, a lower order is designed for."""
+
+CLIQUE_CELLS = 1 << 20
+_SMALLEST_SHARE = 2e-3
+_STEPS = 400
+_HALF_NORMAL = math.sqrt(2 / math.pi)
+
+
+@dataclass(frozen=True)
+class Margin:
+    """One column of one side: the distribution of its values over the rows, by their weight."""
+
+    p: FloatArray
+
+    def __post_init__(self) -> None:
+        if self.p.ndim != 1 or (self.p < 0).any() or not math.isclose(self.p.sum(), 1.0, rel_tol=1e-6):
+            raise UsageError("a margin is a distribution over the values of one column")
+
+    @classmethod
+    def of(cls, codes: Any, weights: FloatArray, size: int) -> Margin:
+        """Weighted shares of the values; a value that no row has keeps a thousandth of a row."""
+        p = np.bincount(codes, weights=weights, minlength=size) + 1e-3 * weights.sum() / max(len(weights), 1)
+        return cls(p / p.sum())
+
+    @property
+    def size(self) -> int:
+        """Number of values."""
+        return len(self.p)
+
+    @cached_property
+    def contrast(self) -> float:
+        r"""Precision that unit counts give a contrast, :math:`(1 - b)/(n - 1)`."""
+        return float(1 - (self.p**2).sum()) / max(self.size - 1, 1)
+
+    @cached_property
+    def reach(self) -> float:
+        r"""Squared L1 norm of a typical contrast of unit variance, :math:`l^2`."""
+        return float(np.sqrt(self.p * (1 - self.p)).sum()) ** 2
+
+
+def parts(workload: Workload) -> list[Workload]:
+    """Every non-empty subset of a workload's columns.
+
+    >>> [w.columns for w in parts(Workload(("a",), ("b",)))]
+    [('b',), ('a',), ('a', 'b')]
+    """
+    return [
+        Workload(left, right)
+        for i in range(len(workload.left) + 1)
+        for left in combinations(workload.left, i)
+        for j in range(len(workload.right) + 1)
+        for right in combinations(workload.right, j)
+        if i + j
+    ]
+
+
+def default_variance(component: Workload, links: float) -> float:
+    """Prior variance of a component's coefficients: a lean that halves with every column, and sampling itself."""
+    return FIRST_ORDER * DECAY ** (component.k - 1) + 1.0 / max(links, 1.0)
+
+
+class Design:
+    """The cliques that may be measured for the ``k``-way cross-table workloads, and what each of them tells.
+
+    ``known`` says which components need no measuring, because the tables tell them.
+    """
+
+    def __init__(
+        self,
+        left: Mapping[str, Margin],
+        right: Mapping[str, Margin],
+        *,
+        k: int,
+        known: Callable[[Workload], bool] = lambda _: False,
+    ) -> None:
+        from scipy import sparse
+
+        margins = {**left, **right}
+        lefts = [c for c in left if left[c].size > 1]
+        rights = [c for c in right if right[c].size > 1]
+        k = min(k, len(lefts) + len(rights))
+        while k > 2 and _components(len(lefts), len(rights), k) > COMPONENTS:
+            k -= 1
+        self.workloads = cross_workloads(lefts, rights, k=k) if lefts and rights else ()
+        everything = dict.fromkeys(part for w in self.workloads for part in parts(w))
+        self.components = [t for t in everything if not known(t)]
+        small = (s for s in everything if math.prod(margins[c].size for c in s.columns) <= CLIQUE_CELLS)
+        at = {t: i for i, t in enumerate(self.components)}
+        self.cliques = [s for s in small if any(t in at for t in parts(s))]
+        told = [(i, at[t], _told(s, t, margins)) for i, s in enumerate(self.cliques) for t in parts(s) if t in at]
+        self._told = _matrix(sparse, told, (len(self.cliques), len(self.components)))
+        inside = [(i, at[t], 1.0) for i, w in enumerate(self.workloads) for t in parts(w) if t in at]
+        self._inside = _matrix(sparse, inside, (len(self.workloads), len(self.components)))
+        self.reach = np.array([math.prod(margins[c].reach for c in t.columns) for t in self.components])
+
+    def precision(self, shares: FloatArray, l2: Sequence[float], *, rho: float, links: float) -> FloatArray:
+        """Precision of each component's coefficients if the cliques get these ``shares`` of ``rho``."""
+        unit = 2 * rho * links**2 / np.asarray(l2, dtype=np.float64) ** 2
+        return np.asarray(self._told.T @ (unit * shares))
+
+    def errors(self, variance: FloatArray, precision: FloatArray) -> FloatArray:
+        """Expected L1 error of every workload."""
+        return np.asarray(_HALF_NORMAL * np.sqrt(self._inside @ (self.reach / (1 / variance + precision))))
+
+    def solve(self, variance: FloatArray, l2: Sequence[float], *, rho: float, links: float) -> FloatArray:
+        """Shares of ``rho`` for the cliques that minimise the mean expected error; too small ones are zero."""
+        unit = 2 * rho * links**2 / np.asarray(l2, dtype=np.float64) ** 2
+        told = self._told.multiply(unit[:, None]).tocsr()
+        shares = np.full(len(self.cliques), 1 / len(self.cliques))
+
+        def value(at: FloatArray) -> tuple[float, FloatArray]:
+            posterior = 1 / (1 / variance + told.T @ at)
+            root = np.sqrt(self._inside @ (self.reach * posterior))
+            gain = (self._inside.T @ (0.5 / np.maximum(root, 1e-300))) * self.reach * posterior**2
+            return float(root.sum()), np.asarray(told @ gain)
+
+        error, gain = value(shares)
+        step = 1.0
+        for _ in range(_STEPS):
+            moved = shares * np.exp(step * (gain / gain.max() - 1))
+            moved /= moved.sum()
+            after, there = value(moved)
+            if after >= error:
+                step *= 0.4
+                if step < 1e-4:
+                    break
+                continue
+            done = error - after < 1e-7 * error
+            shares, error, gain, step = moved, after, there, step * 1.3
+            if done:
+                break
+        shares[shares < max(_SMALLEST_SHARE, 0.2 / len(shares))] = 0.0
+        if not shares.any():
+            shares[np.argmax(gain)] = 1.0
+        return np.asarray(shares / shares.sum())
+
+
+def _components(lefts: int, rights: int, k: int) -> int:
+    return sum(math.comb(lefts, i) * math.comb(rights, j) for i in range(k) for j in range(k) if 0 < i + j <= k)
+
+
+def _told(clique: Workload, component: Workload, margins: Mapping[str, Margin]) -> float:
+    return math.prod(margins[c].contrast if c in component.columns else 1 / margins[c].size for c in clique.columns)
+
+
+def _matrix(sparse: Any, entries: list[tuple[int, int, float]], shape: tuple[int, int]) -> Any:
+    rows, columns, values = zip(*entries, strict=True) if entries else ((), (), ())
+    return sparse.csr_array((np.array(values, dtype=np.float64), (rows, columns)), shape=shape)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Expected mean L1 error (0 to 2) over the workloads: of wiring at random, and of learned links."""
+
+    at_random: float
+    learned: float
+    cliques: tuple[tuple[Columns, float], ...]
+    """What would be measured, with its share of the budget, largest first."""
+
+
+def predict_error(
+    left: Mapping[str, int], right: Mapping[str, int], *, k: int, rho: float, l2: float, links: float
+) -> Prediction:
+    """Foretell how well links can be learned, from public facts: domain sizes, sensitivity, approximate number of links.
+
+    It assumes links that lean as the prior says and evenly spread values. The learner uses the margins of the synthetic
+    tables instead, and shrinks by what it finds.
+
+    >>> weak, strong = (
+    ...     predict_error({"age": 7}, {"genre": 9}, k=2, rho=rho, l2=10.0, links=1e5) for rho in (0.001, 1.0)
+    ... )
+    >>> strong.learned < weak.learned < weak.at_random
+    True
+    """
+    sides = [{c: Margin(np.full(n, 1 / n)) for c, n in side.items()} for side in (left, right)]
+    design = Design(*sides, k=k)
+    if not design.cliques:
+        return Prediction(0.0, 0.0, ())
+    variance = np.array([default_variance(t, links) for t in design.components])
+    sensitivity = [l2] * len(design.cliques)
+    shares = design.solve(variance, sensitivity, rho=rho, links=links)
+    told = design.precision(shares, sensitivity, rho=rho, links=links)
+    order = np.argsort(-shares)[: int((shares > 0).sum())]
+    return Prediction(
+        float(design.errors(variance, np.zeros_like(told)).mean()),
+        float(design.errors(variance, told).mean()),
+        tuple((design.cliques[i].columns, float(shares[i])) for i in order),
+    )
+
+
+def recommend_degree(
+    left: Mapping[str, int],
+    right: Mapping[str, int],
+    *,
+    k: int,
+    rho: float,
+    rows: float,
+    links: float,
+    per_link: float = 1.0,
+) -> int:
+    r"""Bound on links per protected row that should give the smallest error, from approximate sizes alone.
+
+    Degrees are taken as geometric with mean ``links/rows``. Under the bound d a row keeps min(D, d) links and moves counts
+    by ``per_link`` d: fewer links keep noise away, more links keep the sampling error small, whose variance of
+    1/m per coefficient is added to that of the noise.
+    """
+    mean = max(links / max(rows, 1.0), 1e-9)
+    stay = mean / (1 + mean)
+    best, least = 1, math.inf
+    for bound in sorted({round(1.6**i) for i in range(16)}):
+        seen = rows * stay * (1 - stay**bound) / (1 - stay)
+        sides = [{c: Margin(np.full(n, 1 / n)) for c, n in side.items()} for side in (left, right)]
+        design = Design(*sides, k=min(k, 2))
+        if not design.cliques:
+            return 1
+        variance = np.array([default_variance(t, links) for t in design.components])
+        shares = design.solve(variance, [per_link * bound] * len(design.cliques), rho=rho, links=seen)
+        told = design.precision(shares, [per_link * bound] * len(design.cliques), rho=rho, links=seen)
+        error = float(design.errors(variance, 1 / (1 / np.maximum(told, 1e-300) + 1 / seen)).mean())
+        if error < least * (1 - 1e-3):
+            best, least = bound, error
+    return best
