@@ -278,6 +278,8 @@ def test_budget_is_exact_where_floats_are_not() -> None:
     assert Budget(1.0, 0.5).exceeded(ten + Cost({"movies": 2.0}, {})) == ("movies", "users")
     assert Budget(2.0, 0.5).exceeded(Cost({"a": 1.0}, {"b": 0.6})) == ("b",)
     assert Budget(0.0, 0.0).allows(Cost.zero())
+    assert Budget(1.0).allows(Cost({"users": 1.0}, {}))
+    assert not Budget(1.0).allows(Cost({"users": 1.0}, {}) + Cost({"users": 1e-30}, {}))  # a float sum would be 1.0
 
 
 def test_cost_and_budget_validate() -> None:

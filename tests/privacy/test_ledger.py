@@ -396,6 +396,17 @@ def test_a_torn_last_line_is_skipped_by_readers_and_removed_by_writers(path: Pat
             assert read(path).databases["shop"].total == users(0.375)
 
 
+def test_a_torn_line_longer_than_the_next_one_leaves_nothing_behind(path: Path) -> None:
+    ledger = begin(path)
+    whole = path.read_bytes()
+    ledger.charge(users(0.5), what={"long": "x" * 5000})
+    path.write_bytes(path.read_bytes()[:-1])
+    begin(path)
+    added = path.read_bytes()[len(whole) :]
+    assert added.count(b"\n") == 1
+    assert added.endswith(b"\n")
+
+
 def test_a_tail_of_zeros_from_a_power_cut_is_torn_too(path: Path) -> None:
     begin(path)
     whole = path.read_bytes()
