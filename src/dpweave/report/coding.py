@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpweave.errors import UsageError
+from dpweave.relations import degree_codecs
 from dpweave.schema.arrow import arrow_type
 from dpweave.schema.codec import Codec
-from dpweave.schema.domain import Bins, Categories, Learn, Opaque
+from dpweave.schema.domain import Bins, Categories, Learn, Opaque, parse_degree
 from dpweave.schema.graph import KeyGraph
 
 if TYPE_CHECKING:
@@ -96,7 +97,21 @@ def encode(plan: Plan, tables: Mapping[str, pa.Table]) -> CodedDatabase:
         for table in plan.database
         for key in table.foreign_keys
     }
-    return CodedDatabase(plan.database, {n: tables[n].num_rows for n in plan.database.names}, codes, sizes, links)
+    coded = CodedDatabase(plan.database, {n: tables[n].num_rows for n in plan.database.names}, codes, sizes, links)
+    return with_degrees(plan, coded)
+
+
+def with_degrees(plan: Plan, coded: CodedDatabase) -> CodedDatabase:
+    """Count degrees by the links as they are, and code them as the columns that the plan derives from them."""
+    codes, sizes = dict(coded.codes), dict(coded.sizes)
+    for name in plan.promise.private:
+        for column, codec in degree_codecs(plan, name).items():
+            child, key = parse_degree(column) or ("", "")
+            assert isinstance(codec.domain, Bins)
+            inner = np.array(codec.domain.edges[1:-1], dtype=np.int64)
+            codes[name, column] = np.searchsorted(inner, coded.degrees(child, key), side="right").astype(np.int64)
+            sizes[name, column] = codec.size
+    return replace(coded, codes=codes, sizes=sizes)
 
 
 def column_of(tables: Mapping[str, pa.Table], table: str, column: Column) -> pa.Array:
