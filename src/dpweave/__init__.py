@@ -7,18 +7,23 @@ from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dpweave.linking import Links, link
+    from dpweave.links.pgd import PGD
     from dpweave.model import Model, load
     from dpweave.pipeline import fit
     from dpweave.plan import Plan
 
 _HOMES = {
+    "Links": "dpweave.linking",
     "Model": "dpweave.model",
+    "PGD": "dpweave.links.pgd",
     "Plan": "dpweave.plan",
     "fit": "dpweave.pipeline",
+    "link": "dpweave.linking",
     "load": "dpweave.model",
 }
 
-__all__ = ["Model", "Plan", "fit", "load"]
+__all__ = ["PGD", "Links", "Model", "Plan", "fit", "link", "load"]
 
 
 def __getattr__(name: str) -> Any:

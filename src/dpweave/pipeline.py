@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dpweave.budget import Allocation, Task, allocate, is_category, link_task, relation_model
 from dpweave.errors import UsageError
@@ -13,14 +11,14 @@ from dpweave.privacy.accounting import Budget
 from dpweave.privacy.curator import Curator
 from dpweave.privacy.ledger import Ledger
 from dpweave.privacy.noise import InsecureNoise
-from dpweave.privacy.release import Certificate, guarantees
+from dpweave.privacy.release import certify
 from dpweave.progress import Progress, reporter
 from dpweave.relations import Relation, degree_codecs, model_columns
 from dpweave.schema.codec import Codec
-from dpweave.schema.domain import Categories, Domain, Learn, View
+from dpweave.schema.domain import Domain, Learn, View
 from dpweave.sources import open_source
 from dpweave.tables.base import Structure, table_model
-from dpweave.tables.domains import categories_from, learn_bins, public_bins
+from dpweave.tables.domains import categories_from, learn_bins, public_domain
 from dpweave.weaving import Fabric, Weaver
 
 if TYPE_CHECKING:
@@ -71,7 +69,7 @@ def fit(
         tables, mechanisms = _fit_tables(curator, plan, allocation, sizes, report)
         fabric = Fabric(plan, sizes, linked, tables, public)
         _learn_links(curator, fabric, allocation, report)
-        certificate = _certify(curator, plan, book, delta=delta, database=opened.name)
+        certificate = certify(plan.promise, book, delta=delta, insecure=curator.insecure)
     return Model(fabric, certificate, curator.release, mechanisms)
 
 
@@ -96,7 +94,9 @@ def _learn_domains(
             if isinstance(domain, Learn):
                 with report.step(f"learn the domain of {table.name}.{column.name}"):
                     if table.name in public:
-                        domain = _public_domain(public[table.name], column.column, domain)
+                        domain = public_domain(
+                            column.column, public[table.name][column.name].unique().to_pylist(), bins=domain.bins
+                        )
                     else:
                         domain = _learn_domain(
                             curator, plan, allocation, Task("domains", table.name, column.name), domain
@@ -107,13 +107,6 @@ def _learn_domains(
             for name, codec in degree_codecs(plan, table.name).items():
                 curator.set_codec(table.name, name, codec)
     return plan
-
-
-def _public_domain(table: pa.Table, column: Any, learn: Learn) -> Domain:
-    values = table[column.name].unique().to_pylist()
-    if column.type.ordered:
-        return public_bins(column.type, values, bins=learn.bins)
-    return Categories(tuple(sorted(v for v in values if v is not None)), other=True)
 
 
 def _learn_domain(curator: Curator, plan: Plan, allocation: Allocation, task: Task, learn: Learn) -> Domain:
@@ -189,30 +182,3 @@ def _learn_links(curator: Curator, fabric: Fabric, allocation: Allocation, repor
             return model.learn(window, problem, rho=shares[name], rng=rng, progress=report.inside).pairs
 
     Weaver(fabric, linker=learn, scale=1.0, seed=0).wire()
-
-
-def _certify(curator: Curator, plan: Plan, book: Ledger, *, delta: float, database: str) -> Certificate:
-    promise = plan.promise
-    columns = guarantees(book.spent, promise.protected, delta=delta)
-    return Certificate(
-        epsilon=max(g.epsilon for g in columns),
-        delta=delta,
-        rho=max(g.rho for g in columns),
-        tables=columns,
-        neighbours=promise.neighbours,
-        statement=promise.describe(),
-        bounds=tuple((t, k, b) for (t, k), b in promise.bounds.items()),
-        owned_rows={u: {t: n for t in promise.private if (n := promise.owned_rows(u, t))} for u in promise.protected},
-        events=tuple(
-            {"n": e.n, "rho": dict(e.cost.rho), "delta": dict(e.cost.delta), **e.what}
-            for e in book.entries
-            if e.kind == "charge"
-        ),
-        versions={
-            "python": sys.version.split()[0],
-            **{p: version(p) for p in ("dpweave", "opendp", "numpy", "duckdb", "ibis-framework")},
-        },
-        database=database,
-        run=book.run,
-        insecure=curator.insecure,
-    )

@@ -451,12 +451,13 @@ def _column_from_dict(where: str, name: str, data: Mapping[str, Any]) -> ColumnP
             raise PlanError(f"{where} lacks {need!r}")
     column = Column(name, Type.parse(data["type"]), data.get("nullable", True))
     try:
-        return ColumnPlan(column, _domain_from_value(where, column, data["domain"]))
+        return ColumnPlan(column, domain_from_value(where, column, data["domain"]))
     except PlanError as error:
         raise PlanError(f"{where}: {error}") from None
 
 
-def _domain_from_value(where: str, column: Column, value: object) -> Declared | None:
+def domain_from_value(where: str, column: Column, value: object) -> Declared | None:
+    """Read the domain of a column as a plan writes it."""
     match value:
         case "key":
             return None

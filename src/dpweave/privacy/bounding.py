@@ -35,7 +35,7 @@ class Bounding:
         self._linked: dict[str, Any] = {}
         self._cuts = promise.neighbours == "entity" or promise.on_excess == "truncate"
 
-    def check(self) -> None:
+    def check(self, *, require_targets: bool = False) -> None:
         """Refuse data that break what the promise takes for granted. Reads rows, releases one bit to whoever runs the fit.
 
         Declared keys must be unique (otherwise joins would multiply rows), primary keys not null (rows are ordered by
@@ -59,11 +59,11 @@ class Bounding:
                         f"rows of table {table.name!r} share the same {', '.join(columns)}, which the schema declares unique; "
                         "mend the data or the declared key, since the promise counts on it"
                     )
-        if self._cuts:
-            return
         for name in self.promise.private:
             for key in self.promise.database[name].foreign_keys:
-                if self.promise.is_private(key):
+                if require_targets:
+                    self._check_targets(name, key)
+                if self.promise.is_private(key) and not self._cuts:
                     self._check_bound(name, key)
 
     def _keys_led_to(self, table: Table) -> set[tuple[str, ...]]:
@@ -86,6 +86,15 @@ class Bounding:
 
     def _any(self, rows: Any) -> bool:
         return bool(self.source.fetch(rows.limit(1)).num_rows)
+
+    def _check_targets(self, name: str, key: ForeignKey) -> None:
+        table = self.promise.database[name]
+        rows = self._follow(table, key, self._raw(name), self.rows(key.target), "rid", "target")
+        given = [rows[self._c(table, c)].notnull() for c in key.columns]
+        if self._any(rows.filter(rows.target.isnull(), *given)):
+            raise SourceError(
+                f"rows of {name!r} name rows of {key.target!r} by {key.name!r} that are not there; mend the keys"
+            )
 
     def _check_bound(self, name: str, key: ForeignKey) -> None:
         import ibis

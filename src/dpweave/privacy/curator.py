@@ -74,9 +74,9 @@ class Curator:
         """What this run has been charged."""
         return self._ledger.spent
 
-    def check(self) -> None:
+    def check(self, *, require_targets: bool = False) -> None:
         """Refuse data that break what the promise takes for granted (see :meth:`Bounding.check`)."""
-        self._bounding.check()
+        self._bounding.check(require_targets=require_targets)
 
     def set_codec(self, table: str, column: str, codec: Codec) -> None:
         """Declare a column's codes: public, from the plan or from what was learned. Replaces an earlier declaration."""

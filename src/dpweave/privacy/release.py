@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from dpweave.privacy.accounting import Cost, epsilon_of_rho, subtract
@@ -11,6 +13,8 @@ from dpweave.privacy.accounting import Cost, epsilon_of_rho, subtract
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from dpweave.privacy.ledger import Ledger
+    from dpweave.privacy.promise import Promise
     from dpweave.privacy.window import NoisyMarginal
     from dpweave.schema.domain import Domain, View
 
@@ -128,3 +132,29 @@ def guarantees(spent: Cost, tables: tuple[str, ...], *, delta: float) -> tuple[G
         epsilon = epsilon_of_rho(rho, delta=left) if left > 0 else float("inf")
         out.append(Guarantee(table, rho, epsilon, delta))
     return tuple(out)
+
+
+def certify(promise: Promise, ledger: Ledger, *, delta: float, insecure: bool) -> Certificate:
+    """State what a run has promised, from what its ledger was charged."""
+    columns = guarantees(ledger.spent, promise.protected, delta=delta)
+    owned = {u: {t: promise.owned_rows(u, t) for t in promise.private} for u in promise.protected}
+    packages = ("dpweave", "opendp", "numpy", "duckdb", "ibis-framework")
+    return Certificate(
+        epsilon=max(g.epsilon for g in columns),
+        delta=delta,
+        rho=max(g.rho for g in columns),
+        tables=columns,
+        neighbours=promise.neighbours,
+        statement=promise.describe(),
+        bounds=tuple((t, k, b) for (t, k), b in promise.bounds.items()),
+        owned_rows={u: {t: n for t, n in rows.items() if n} for u, rows in owned.items()},
+        events=tuple(
+            {"n": e.n, "rho": dict(e.cost.rho), "delta": dict(e.cost.delta), **e.what}
+            for e in ledger.entries
+            if e.kind == "charge" and e.run == ledger.run
+        ),
+        versions={"python": sys.version.split()[0], **{p: version(p) for p in packages}},
+        database=ledger.database,
+        run=ledger.run,
+        insecure=insecure,
+    )

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpweave.privacy.accounting import split
-from dpweave.schema.domain import Bins, Categories, Learn, bins_at, even_bins, from_axis, to_axis
+from dpweave.schema.domain import Bins, Categories, Domain, Learn, bins_at, even_bins, from_axis, to_axis
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from dpweave.privacy.window import FloatArray, NoisyMarginal
-    from dpweave.schema.model import Type
+    from dpweave.schema.model import Column, Type
 
     Measure = Callable[[Bins, float], NoisyMarginal]
 
@@ -138,6 +138,14 @@ def _support(counts: FloatArray, sigma: float) -> tuple[int, int]:
 
     first, last = start(counts), len(counts) - 1 - start(counts[::-1])
     return (first, last) if first <= last else (0, len(counts) - 1)
+
+
+def public_domain(column: Column, values: list[object], *, bins: int) -> Domain:
+    """Domain of a column whose values are public, from those values themselves."""
+    if column.type.ordered:
+        return public_bins(column.type, values, bins=bins)
+    present = {v for v in values if v is not None}
+    return Categories(tuple(sorted(present, key=str)), other=True)  # type: ignore[arg-type]
 
 
 def public_bins(kind: Type, values: list[object], *, bins: int) -> Bins:
