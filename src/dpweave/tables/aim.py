@@ -126,20 +126,17 @@ def closure(session: Session) -> dict[Columns, float]:
         for subset in combinations(clique, k)
         if reduction.cells(subset) <= session.structure.max_cells
     }
+    reach = {c: sum(weight for clique, weight in workload.items() if c in clique) for c in columns}
     candidates: dict[Columns, float] = {}
     used = 0
     for clique in sorted(small, key=lambda c: (reduction.cells(c), c)):
         used += reduction.cells(clique)
         if used > MAX_PREDICTED:
             break
-        candidates[clique] = _weight(clique, workload)
+        # The sum over the workload of the columns shared is a sum over columns of the workload that has them.
+        candidates[clique] = sum(reach[column] for column in clique)
     largest = max(candidates.values(), default=1.0)
     return {clique: weight / largest for clique, weight in candidates.items()}
-
-
-def _weight(clique: Columns, workload: Mapping[Columns, float]) -> float:
-    inside = set(clique)
-    return sum(weight * len(inside.intersection(other)) for other, weight in workload.items())
 
 
 REGISTRATION = Registration(make=AIM, restore=restore)

@@ -76,11 +76,8 @@ class MST:
         edges: list[Columns] = []
         while len(edges) < joins:
             progress("choosing pairs", 0.1 + 0.6 * len(edges) / joins)
-            open_ = [
-                c
-                for c in candidates
-                if group[c.columns[0]] != group[c.columns[1]] and session.fits([*edges, c.columns])
-            ]
+            fits = session.room(edges)
+            open_ = [c for c in candidates if group[c.columns[0]] != group[c.columns[1]] and fits(c.columns)]
             if not open_:
                 break
             position = session.window.select(open_, rho=session.purse.take(each))[0] if len(open_) > 1 else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,7 +38,7 @@ class Merge:
         if self.code.shape != self.share.shape or self.code.ndim != 1:
             raise ValueError("a merge needs one code and one share per category")
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Number of model codes."""
         return int(self.code.max()) + 1
@@ -85,10 +86,14 @@ class Reduction:
     origins: Mapping[str, Origin]
     merges: tuple[Merge, ...]
 
-    @property
+    @cached_property
     def sizes(self) -> tuple[int, ...]:
         """Number of model codes per modelled column."""
         return tuple(merge.size for merge in self.merges)
+
+    @cached_property
+    def _position(self) -> dict[str, int]:
+        return {column: i for i, column in enumerate(self.columns)}
 
     def merged(self, merges: tuple[Merge, ...]) -> Reduction:
         """The same with other merges."""
@@ -100,7 +105,7 @@ class Reduction:
 
     def variables(self, columns: Columns) -> tuple[int, ...]:
         """Positions of modelled ``columns``."""
-        return tuple(self.columns.index(column) for column in columns)
+        return tuple(self._position[column] for column in columns)
 
     def base(self, columns: Columns) -> Columns:
         """Modelled columns on which ``columns`` depend, in the model's order."""

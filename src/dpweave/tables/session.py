@@ -76,15 +76,16 @@ class Session:
         cliques = [*self.measurements, *(zero.variables for zero in self.zeros), variables]
         return model_cells(self.reduction.sizes, cliques)
 
-    def fits(self, edges: Sequence[Columns]) -> bool:
-        """Whether a tree of ``edges`` stays within the size limit."""
+    def room(self, edges: Sequence[Columns]) -> Callable[[Columns], bool]:
+        """Whether one more pair fits into a model of ``edges``, a forest of pairs, and the zeros."""
         sizes = self.reduction.sizes
+        limit = self.structure.max_model_cells
         cliques = [self.reduction.variables(edge) for edge in edges]
         if self.zeros:
-            cells = model_cells(sizes, [*cliques, *(zero.variables for zero in self.zeros)])
-        else:
-            cells = sum(math.prod(sizes[v] for v in clique) for clique in cliques)
-        return cells <= self.structure.max_model_cells
+            cliques += [zero.variables for zero in self.zeros]
+            return lambda pair: model_cells(sizes, [*cliques, self.reduction.variables(pair)]) <= limit
+        used = sum(math.prod(sizes[v] for v in clique) for clique in cliques)
+        return lambda pair: used + math.prod(sizes[v] for v in self.reduction.variables(pair)) <= limit
 
     def admits(self, variables: Variables, cells: float) -> bool:
         """Whether the model with ``variables`` measured has at most ``cells`` cells, or no more than it has now."""

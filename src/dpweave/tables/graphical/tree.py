@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class JunctionTree:
     parents: tuple[int, ...]
     separators: tuple[Variables, ...]
 
-    @property
+    @cached_property
     def cells(self) -> int:
         """Number of cells of all cliques together."""
         return sum(math.prod(self.sizes[v] for v in clique) for clique in self.cliques)
