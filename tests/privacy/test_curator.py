@@ -1,0 +1,178 @@
+"""What the two verbs cost each protected table, what they return, and what the certificate says of it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpweave.privacy.accounting import Budget, epsilon_of_rho, rho_of_epsilon
+from dpweave.privacy.curator import Curator
+from dpweave.privacy.ledger import Ledger
+from dpweave.privacy.noise import InsecureNoise
+from dpweave.privacy.release import Certificate, guarantees
+from dpweave.privacy.window import Candidate
+from dpweave.schema.codec import Codec
+from dpweave.schema.domain import Attribute, Categories, View
+from dpweave.schema.model import Column, Type
+from tests.engines import open_frames
+from tests.oracle import make_promise
+
+TABLES = {"users": (("x",), {}), "movies": (("x",), {}), "ratings": (("x",), {"user": "users", "movie": "movies"})}
+CODEC = Codec(Column("x", Type("integer"), nullable=False), Categories((0, 1)))
+LINKED = View("ratings", (("u", Attribute("x", ("user",))), ("m", Attribute("x", ("movie",)))), (("user",), ("movie",)))
+ROWS: dict[str, Any] = {
+    "users": {i: {"x": i % 2} for i in range(20)},
+    "movies": {i: {"x": i % 2} for i in range(10)},
+    "ratings": {i: {"user": i % 20, "movie": i % 10, "x": 0} for i in range(40)},
+}
+
+
+def _curator(
+    neighbours: str = "entity", *, d: int = 4, e: int = 3, rho: float = 1e9, seed: int | None = None
+) -> Curator:
+    bounds = {("ratings", "user"): d, ("ratings", "movie"): e}
+    promise = make_promise(
+        TABLES, protect=("users", "movies"), owning={"ratings": "user"}, bounds=bounds, neighbours=neighbours
+    )
+    ledger = Ledger.open(None, database="films", limit=Budget(rho, 0.5), tables=promise.protected)
+    noise = None if seed is None else InsecureNoise(seed)
+    curator = Curator(open_frames(ROWS, promise), promise, ledger=ledger, noise=noise, salt="s")
+    for table in TABLES:
+        curator.set_codec(table, "x", CODEC)
+    return curator
+
+
+def test_measure_charges_each_table_for_what_its_units_move():
+    curator = _curator()
+    (noisy,) = curator.measure(LINKED, [("u", "m")], what="links", rho=0.5)
+    # A user moves (4, 4): L2 4 sqrt 2; a movie (3, 0): L2 3.
+    sigma = 4 * math.sqrt(2) / math.sqrt(2 * 0.5)
+    assert noisy.sigma == pytest.approx(sigma, rel=1e-12)
+    assert noisy.sigma >= sigma * (1 - 1e-15)
+    assert curator.spent.rho["users"] == 0.5
+    assert curator.spent.rho["movies"] == pytest.approx(9 / (2 * sigma**2), rel=1e-12)
+    curator.measure(View.of_table("movies", ("x",)), [("x",), ()], what="movies", rho=0.2)
+    assert curator.spent.rho["users"] == 0.5
+    assert curator.spent.rho["movies"] == pytest.approx(9 / (2 * sigma**2) + 0.2, rel=1e-12)
+
+
+def test_weights_split_what_cliques_get():
+    curator = _curator()
+    first, second = curator.measure(View.of_table("users", ("x",)), [("x",), ()], what="users", rho=0.4, weights=[3, 1])
+    assert first.sigma == pytest.approx(1 / math.sqrt(2 * 0.3))
+    assert second.sigma == pytest.approx(1 / math.sqrt(2 * 0.1))
+    assert curator.spent.rho["users"] == pytest.approx(0.4)
+
+
+def test_select_charges_each_table_and_scales_by_l1():
+    curator = _curator()
+    near, far = np.zeros((2, 2)), np.full((2, 2), 1e6)
+    chosen = curator.select(LINKED, [Candidate(("u", "m"), near), Candidate(("u", "m"), far)], what="pick", rho=0.08)
+    assert chosen == (1,)
+    assert curator.spent.rho["users"] == 0.08
+    # Users move L1 8, movies L1 3, so movies pay (3/8)^2 of it.
+    assert curator.spent.rho["movies"] == pytest.approx(0.08 * 9 / 64, rel=1e-9)
+    assert curator.release.selected[0].chosen == (1,)
+
+
+def test_discover_charges_rho_and_delta():
+    curator = _curator()
+    found = curator.discover("ratings", "x", what="words", rho=5.0, delta=1e-6)
+    assert set(found) == {"0"}
+    assert curator.spent.rho == {"users": 5.0}  # movies do not own ratings, so they move no value of theirs
+    assert curator.spent.delta == {"users": 1e-6}
+
+
+def test_windows_pass_everything_on():
+    curator = _curator(seed=5)
+    window = curator.window(LINKED, name="links")
+    assert (window.name, dict(window.shape)) == ("links", {"u": 2, "m": 2})
+    assert window.l1(("u", "m")) == 8.0
+    assert window.l2(("u", "m")) == pytest.approx(4 * math.sqrt(2))
+    (noisy,) = window.measure([("u", "m")], rho=1e8)
+    assert noisy.counts.tolist() == [[15, 0], [0, 15]]  # 40 ratings, of which each of 10 movies keeps 3
+    assert window.select(
+        [Candidate(("u", "m"), noisy.counts + 0.0), Candidate(("u", "m"), np.zeros((2, 2)))], rho=1e8
+    ) == (1,)
+    assert curator.release.find("links") == (noisy,)
+    assert curator.insecure
+
+
+def test_release_holds_everything_that_was_returned():
+    curator = _curator()
+    first = curator.measure(LINKED, [("u",), ("m",)], what="one", rho=0.1)
+    second = curator.measure(View.of_table("users", ()), [()], what="two", rho=0.1)
+    assert curator.release.find("one") == first
+    assert curator.release.find("two") == second
+    assert [m.domains for m in curator.release.measured] == [(CODEC.domain,), (CODEC.domain,), ()]
+
+
+def test_the_paper_s_setting_costs_less_than_its_sum():
+    """Two protected tables at eps 1 each and eps_rel 2: the paper adds up to 4; zCDP per table needs less (PRIVACY §5)."""
+    delta = 1e-5
+    rho_table, rho_links = rho_of_epsilon(1.0, delta=delta), rho_of_epsilon(2.0, delta=delta)
+    curator = _curator("record", d=4, e=4, rho=rho_table + rho_links)
+    curator.measure(View.of_table("users", ("x",)), [("x",)], what="users", rho=rho_table)
+    curator.measure(View.of_table("movies", ("x",)), [("x",)], what="movies", rho=rho_table)
+    curator.measure(LINKED, [("u", "m")], what="links", rho=rho_links)
+    columns = guarantees(curator.spent, ("users", "movies"), delta=delta)
+    paper = 1.0 + 1.0 + 2.0
+    derived = epsilon_of_rho(rho_table + rho_links, delta=delta)
+    assert [g.epsilon for g in columns] == pytest.approx([derived, derived])
+    assert max(g.epsilon for g in columns) < paper
+    assert derived == pytest.approx(2.27, abs=0.05)
+    # Even the paper's way of adding, but with the right composition, comes out below its sum.
+    assert derived < epsilon_of_rho(2 * rho_table + rho_links, delta=delta) < paper
+
+
+def test_a_certificate_survives_json():
+    columns = guarantees(_curator().spent, ("users", "movies"), delta=1e-6)
+    made = Certificate(
+        epsilon=1.0,
+        delta=1e-6,
+        rho=0.1,
+        tables=columns,
+        neighbours="entity",
+        statement="so be it",
+        bounds=(("ratings", "user", 4),),
+        owned_rows={"users": {"ratings": 4}},
+        events=({"n": 1, "what": "x"},),
+        versions={"python": "3"},
+        database="films",
+        run="r",
+        insecure=True,
+    )
+    assert Certificate.from_json(made.to_json()) == made
+    assert str(made).startswith("INSECURE")
+
+
+def test_guarantees_take_spent_deltas_off_first():
+    from dpweave.privacy.accounting import Cost
+
+    (column,) = guarantees(Cost({"t": 0.1}, {"t": 4e-6}), ("t",), delta=1e-5)
+    assert column.epsilon >= epsilon_of_rho(0.1, delta=6e-6)
+    (nothing_left,) = guarantees(Cost({"t": 0.1}, {"t": 1e-5}), ("t",), delta=1e-5)
+    assert nothing_left.epsilon == math.inf
+
+
+def test_sizes_and_counts_of_an_empty_database():
+    promise = make_promise(
+        TABLES,
+        protect=("users", "movies"),
+        owning={"ratings": "user"},
+        bounds={("ratings", "user"): 1, ("ratings", "movie"): 1},
+    )
+    ledger = Ledger.open(None, database="films", limit=Budget(1e12, 0.1), tables=promise.protected)
+    for embedded in (True, False):
+        source = open_frames({"users": {}, "movies": {}, "ratings": {}}, promise)
+        source.embedded = embedded
+        curator = Curator(source, promise, ledger=ledger)
+        curator.check()
+        for table in TABLES:
+            curator.set_codec(table, "x", CODEC)
+        got = curator.measure(LINKED, [(), ("u",), ("u", "m")], what="w", rho=1e9)
+        assert [m.counts.tolist() for m in got] == [0, [0, 0], [[0, 0], [0, 0]]]
+        assert curator.discover("ratings", "x", what="d", rho=1.0, delta=1e-9) == {}
