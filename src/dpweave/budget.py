@@ -63,7 +63,6 @@ def tasks(plan: Plan) -> tuple[Task, ...]:
         out.append(Task("sizes", name))
         if columns := model_columns(plan, name):
             out.append(Task("tables", name, weight=table.weight * len(columns)))
-        out += [Task("sizes", name, k.key.name) for k in table.keys if table.table.is_nullable(k.key)]
     out += [
         Task("links", r.table, r.key, weight=plan.table[r.table].key[r.key].weight)
         for r in relations(plan)
@@ -103,17 +102,16 @@ def task_view(plan: Plan, task: Task) -> View:
     """Return the view a task counts, as far as its sensitivity goes."""
     if task.group == "links":
         return next(r.view for r in relations(plan) if (r.table, r.key) == (task.table, task.item))
-    if task.group == "sizes" and task.item:
-        return View(task.table, (), ((task.item,),))
     if task.group == "domains":
         return View(task.table, ((task.item, Attribute(task.item)),))
     return View.of_table(task.table, model_columns(plan, task.table) if task.group == "tables" else ())
 
 
 def touched(plan: Plan, task: Task) -> tuple[str, ...]:
-    """Protected tables whose units a task's counts depend on."""
+    """Protected tables whose units some count of a task may depend on: those that all its columns together reach."""
     view = task_view(plan, task)
-    return tuple(t for t in plan.promise.protected if movement(plan.promise, view, (), t).l1 > 0)
+    columns = tuple(name for name, _ in view.columns)
+    return tuple(t for t in plan.promise.protected if movement(plan.promise, view, columns, t).l1 > 0)
 
 
 def allocate(plan: Plan, *, epsilon: float, delta: float) -> Allocation:

@@ -17,7 +17,8 @@ from dpweave.errors import DpweaveError, ModelFileError, TargetError, UsageError
 from dpweave.plan import Plan
 from dpweave.privacy.release import Certificate, Discovered, Measured, Release, Selected
 from dpweave.privacy.window import NoisyMarginal
-from dpweave.schema.domain import Attribute, View
+from dpweave.relations import presence_codecs
+from dpweave.schema.domain import Attribute, View, presence
 from dpweave.tables.base import restore
 from dpweave.weaving import Fabric, Weaver
 
@@ -59,7 +60,8 @@ class Model:
     @property
     def linked(self) -> Mapping[tuple[str, str], float]:
         """Share of rows with a target, by (table, foreign key), where a key may be null."""
-        return self.fabric.linked
+        keys = [(t, k.name) for t in self.tables for k in self.plan.database[t].foreign_keys]
+        return {(t, k): self.fabric.share(t, k) for t, k in keys if presence(k) in presence_codecs(self.plan, t)}
 
     @property
     def tables(self) -> Mapping[str, FittedTable]:
@@ -136,7 +138,6 @@ def _entries(model: Model) -> dict[str, bytes]:
     manifest = {
         "format": FORMAT,
         "sizes": dict(model.sizes),
-        "linked": [[t, k, share] for (t, k), share in model.linked.items()],
         "tables": {t: {"mechanism": model.mechanisms[t], "state": state} for t, (state, _) in states.items()},
         "public": list(model.public),
     }
@@ -162,7 +163,6 @@ def _from_entries(manifest: dict[str, Any], entries: dict[str, bytes]) -> Model:
     fabric = Fabric(
         plan=Plan.from_toml(entries["plan.toml"].decode()),
         sizes=manifest["sizes"],
-        linked={(t, k): share for t, k, share in manifest["linked"]},
         tables=tables,
         public={t: pa.ipc.open_file(entries[f"public/{i}.arrow"]).read_all() for i, t in enumerate(manifest["public"])},
     )

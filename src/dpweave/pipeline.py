@@ -13,7 +13,7 @@ from dpweave.privacy.ledger import Ledger
 from dpweave.privacy.noise import InsecureNoise
 from dpweave.privacy.release import certify
 from dpweave.progress import Progress, reporter
-from dpweave.relations import Relation, degree_codecs, model_columns
+from dpweave.relations import Relation, derived_codecs, model_columns
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import Domain, Learn, View
 from dpweave.sources import open_source
@@ -65,9 +65,9 @@ def fit(
             curator.check()
         public = {name: _read_public(opened, name, report) for name in plan.public}
         plan = _learn_domains(curator, plan, allocation, public, report)
-        sizes, linked = _measure_sizes(curator, allocation, report)
+        sizes = _measure_sizes(curator, allocation, report)
         tables, mechanisms = _fit_tables(curator, plan, allocation, sizes, report)
-        fabric = Fabric(plan, sizes, linked, tables, public)
+        fabric = Fabric(plan, sizes, tables, public)
         _learn_links(curator, fabric, allocation, report)
         certificate = certify(plan.promise, book, delta=delta, insecure=curator.insecure)
     return Model(fabric, certificate, curator.release, mechanisms)
@@ -104,7 +104,7 @@ def _learn_domains(
                 plan = plan.replace_domain(table.name, column.name, domain)
             curator.set_codec(table.name, column.name, Codec(column.column, domain))
         if table.name not in public:
-            for name, codec in degree_codecs(plan, table.name).items():
+            for name, codec in derived_codecs(plan, table.name).items():
                 curator.set_codec(table.name, name, codec)
     return plan
 
@@ -128,23 +128,15 @@ def _learn_domain(curator: Curator, plan: Plan, allocation: Allocation, task: Ta
     return learn_bins(column.type, learn, measure, rho=rho)
 
 
-def _measure_sizes(
-    curator: Curator, allocation: Allocation, report: Progress
-) -> tuple[dict[str, float], dict[tuple[str, str], float]]:
-    """Noisy numbers of rows, and for keys that may be null the share of rows that have a target."""
-    sizes: dict[str, float] = {}
-    linked: dict[tuple[str, str], float] = {}
+def _measure_sizes(curator: Curator, allocation: Allocation, report: Progress) -> dict[str, float]:
+    """Noisy numbers of rows."""
+    sizes = {}
     with report.step("measure sizes"):
         for task, rho in allocation.tasks.items():
             if task.group == "sizes":
-                view = View(task.table, (), ((task.item,),) if task.item else ())
-                (total,) = curator.measure(view, [()], what=task.name, rho=rho)
-                if task.item:
-                    most = sizes[task.table]
-                    linked[task.table, task.item] = min(max(float(total.counts), 0.0), most) / most if most else 0.0
-                else:
-                    sizes[task.table] = max(float(total.counts), 0.0)
-    return sizes, linked
+                (total,) = curator.measure(View.of_table(task.table, ()), [()], what=task.name, rho=rho)
+                sizes[task.table] = max(float(total.counts), 0.0)
+    return sizes
 
 
 def _fit_tables(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from dpweave.schema.codec import Codec
-from dpweave.schema.domain import Attribute, Opaque, View, degree, degree_bins
+from dpweave.schema.domain import Attribute, Categories, Opaque, View, degree, degree_bins, presence
 from dpweave.schema.model import Column, Type
 
 if TYPE_CHECKING:
@@ -66,9 +66,24 @@ def degree_codecs(plan: Plan, table: str) -> dict[str, Codec]:
     return out
 
 
+def presence_codecs(plan: Plan, table: str) -> dict[str, Codec]:
+    """Return the columns that say which of a table's nullable foreign keys lead somewhere."""
+    made = {}
+    for key in plan.database[table].foreign_keys:
+        if plan.database[table].is_nullable(key):
+            name = presence(key.name)
+            made[name] = Codec(Column(name, Type("boolean"), nullable=False), Categories((False, True)))
+    return made
+
+
+def derived_codecs(plan: Plan, table: str) -> dict[str, Codec]:
+    """Return all columns of a private table's rows that the engine derives."""
+    return presence_codecs(plan, table) | degree_codecs(plan, table)
+
+
 def model_columns(plan: Plan, table: str) -> tuple[str, ...]:
-    """Return the columns that the model of a private table sees: its own, and its degrees."""
-    return (*(c.name for c in plan.table[table].modelled), *degree_codecs(plan, table))
+    """Return the columns that the model of a private table sees: its own, which keys are null, and its degrees."""
+    return (*(c.name for c in plan.table[table].modelled), *derived_codecs(plan, table))
 
 
 def relations(plan: Plan) -> tuple[Relation, ...]:

@@ -15,11 +15,11 @@ import numpy as np
 
 from dpweave.errors import SchemaError
 from dpweave.links.base import LinkProblem
-from dpweave.relations import Relation, degree_codecs, relations, weaving_order
+from dpweave.relations import Relation, degree_codecs, derived_codecs, presence_codecs, relations, weaving_order
 from dpweave.schema.arrow import arrow_type
 from dpweave.schema.codec import Codec
 from dpweave.schema.coding import encode_table
-from dpweave.schema.domain import Attribute, Bins, Categories, Opaque, degree, parse_degree
+from dpweave.schema.domain import Attribute, Bins, Categories, Opaque, degree, presence
 from dpweave.schema.placeholders import placeholders
 
 if TYPE_CHECKING:
@@ -40,10 +40,15 @@ class Fabric:
     plan: Plan
     sizes: Mapping[str, float]
     """Noisy number of rows of each private table."""
-    linked: Mapping[tuple[str, str], float]
-    """Share of rows with a target, by (table, foreign key), where a key may be null."""
     tables: Mapping[str, FittedTable]
     public: Mapping[str, pa.Table]
+
+    def share(self, table: str, key: str) -> float:
+        """Share of rows whose foreign key leads somewhere."""
+        if presence(key) not in presence_codecs(self.plan, table):
+            return 1.0
+        none, some = np.maximum(self.tables[table].marginal((presence(key),)), 0.0)
+        return float(some / (none + some)) if none + some > 0 else 0.0
 
 
 class Linker(Protocol):
@@ -114,7 +119,7 @@ class Weaver:
         owning = self._plan.promise.owning.get(name)
         degrees = None if owning is None else self._degrees(name, owning)
         if degrees is not None and owning is not None:
-            share = self._share(name, owning)
+            share = self._fabric.share(name, owning)
             size = float(degrees.sum()) + size * (1 - share)
         self._set_rows(name, max(0, round(size)))
 
@@ -126,12 +131,10 @@ class Weaver:
     def _must_exist(self, name: str) -> bool:
         """Whether rows that must lead to this table are there: noise alone should not wipe them out."""
         return any(
-            self.rows.get(t.name) and not t.is_nullable(k) for t, k in self._plan.promise.graph.incoming(name) if t.name != name
+            self.rows.get(t.name) and not t.is_nullable(k)
+            for t, k in self._plan.promise.graph.incoming(name)
+            if t.name != name
         )
-
-    def _share(self, name: str, key: str) -> float:
-        table = self._plan.database[name]
-        return self._fabric.linked.get((name, key), 1.0) if table.is_nullable(table.key[key]) else 1.0
 
     def _degrees(self, name: str, key: str) -> IntArray | None:
         """How many rows of ``name`` each target row should have by ``key``, where its degree was synthesised."""
@@ -168,7 +171,7 @@ class Weaver:
 
     def _learned(self, relation: Relation, rng: np.random.Generator) -> IntArray | None:
         """Ask the linker; positions are those of whole tables."""
-        problem, rows = self._problem(relation, rng)
+        problem, rows = self._problem(relation)
         if problem is None:
             return None
         pairs = self._linker(relation, problem, rng)
@@ -176,7 +179,7 @@ class Weaver:
             return None
         return np.stack([rows[pairs[:, 0]], pairs[:, 1]], axis=1)
 
-    def _problem(self, relation: Relation, rng: np.random.Generator) -> tuple[LinkProblem | None, IntArray]:
+    def _problem(self, relation: Relation) -> tuple[LinkProblem | None, IntArray]:
         """State what is to be linked: the left rows that have a target, all right rows, and how many links."""
         table = self._plan.database[relation.table]
         key = table.key[relation.key]
@@ -184,7 +187,7 @@ class Weaver:
         skip = 0 if relation.joint is None else 1
         rows = np.arange(self.rows[start])
         if relation.joint is None:
-            rows = self._with_target(relation.table, relation.key, rng)
+            rows = self._with_target(relation.table, relation.key)
         links = len(rows) if relation.joint is None else self.rows[relation.table]
         if relation.kind == "one-to-one":
             links = min(links, self.rows[key.target])
@@ -213,8 +216,9 @@ class Weaver:
 
     def _codec(self, base: str, attribute: Attribute) -> Codec:
         table = self._plan.promise.graph.walk(base, attribute.path)
-        if parse_degree(attribute.column) is not None:
-            return degree_codecs(self._plan, table)[attribute.column]
+        derived = derived_codecs(self._plan, table) if table not in self._plan.public else {}
+        if attribute.column in derived:
+            return derived[attribute.column]
         column = self._plan.table[table].column[attribute.column]
         assert isinstance(column.domain, Categories | Bins | Opaque)
         return Codec(column.column, column.domain)
@@ -234,11 +238,10 @@ class Weaver:
         self.rows[name] = rows
         self._codes[name] = {c: np.resize(v, rows) for c, v in self._codes[name].items()}
 
-    def _with_target(self, name: str, key: str, rng: np.random.Generator) -> IntArray:
-        """Rows that get a target: all, or the measured share where the key may be null."""
-        children = self.rows[name]
-        count = round(self._share(name, key) * children)
-        return np.sort(rng.permutation(children)[:count]) if count < children else np.arange(children)
+    def _with_target(self, name: str, key: str) -> IntArray:
+        """Rows that get a target: all, or those whose key was drawn as present where it may be null."""
+        present = self._codes[name].get(presence(key))
+        return np.arange(self.rows[name]) if present is None else np.flatnonzero(present)
 
     def _random_targets(self, name: str, key_name: str, rng: np.random.Generator) -> IntArray:
         """Targets at random, within degrees where they are known and within bounds elsewhere."""
@@ -246,7 +249,7 @@ class Weaver:
         key = plan.key[key_name]
         children = self.rows[name]
         target = np.full(children, -1, dtype=np.int64)
-        chosen = self._with_target(name, key_name, rng)
+        chosen = self._with_target(name, key_name)
         degrees = self._degrees(name, key_name)
         if degrees is not None:
             places = rng.permutation(np.repeat(np.arange(len(degrees)), degrees))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpweave.schema.domain import parse_degree
+from dpweave.schema.domain import parse_degree, parse_presence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -189,6 +189,10 @@ class Counts:
             per = self._bounding.children(child, self._bounding.promise.database[child].key[key_name]).view()
             joined = rows.left_join(per, rows.rid == per.rid).select(rows.rid, degree=per.degree.fill_null(0))
             return joined, codec.encode(joined.degree.cast("int64"), has_nan=False)
+        key = parse_presence(column)
+        if key is not None:
+            linked = self._bounding.linked(table)
+            return linked, linked[self._bounding.link_name(table, key)].notnull().cast("int32")
         value = rows[self._bounding.column_name(table, column)]
         return codec.coded(rows, value, has_nan=self._bounding.source.connection.name != "sqlite")
 

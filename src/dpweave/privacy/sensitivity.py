@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpweave.errors import UsageError
-from dpweave.schema.domain import parse_degree
+from dpweave.schema.domain import parse_degree, parse_presence
 
 if TYPE_CHECKING:
     from dpweave.privacy.promise import Promise
@@ -122,7 +122,7 @@ class _Calculus:
         )
 
     def _staying(self, table: str, path: Path) -> _Staying:
-        total = _Staying(moved=self._moved_degrees(path))
+        total = _Staying(moved=self._moved_derived(table, path))
         for key in self.promise.database[table].foreign_keys:
             if (*path, key.name) in self._paths() and self.promise.is_private(key):
                 total += self._along(table, key, self._staying(key.target, (*path, key.name)))
@@ -145,15 +145,26 @@ class _Calculus:
         promise = self.promise
         return table not in promise.protected and table not in promise.public and promise.graph.is_junction(table)
 
-    def _moved_degrees(self, path: Path) -> int:
-        """Rows at the end of ``path``, outside the unit, whose degree columns change bucket."""
+    def _moved_derived(self, table: str, path: Path) -> int:
+        """Rows of ``table`` at the end of ``path``, outside the unit, whose derived columns change."""
         moved = 0
         for name in self.columns:
             attribute = self.view.attribute[name]
-            counted = parse_degree(attribute.column)
-            if attribute.path == path and counted is not None:
+            if attribute.path != path:
+                continue
+            counted, key = parse_degree(attribute.column), parse_presence(attribute.column)
+            if counted is not None:
                 moved += self._moved_degree(*counted)
+            if key is not None:
+                moved += self._moved_presence(table, self.promise.database[table].key[key])
         return moved
+
+    def _moved_presence(self, table: str, key: ForeignKey) -> int:
+        """Rows whose link by ``key`` appears or disappears: those that :meth:`_along` lets in, out, or about."""
+        if not self.promise.is_private(key):
+            return 0
+        staying = self._along(table, key, _Staying())
+        return staying.gained + staying.lost + staying.moved
 
     def _moved_degree(self, child: str, key_name: str) -> int:
         key = self.promise.database[child].key[key_name]

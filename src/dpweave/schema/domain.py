@@ -223,6 +223,20 @@ def parse_degree(column: str) -> tuple[str, str] | None:
     return table, key
 
 
+def presence(key: str) -> str:
+    """Name of the derived column of a row that says whether its foreign key ``key`` leads somewhere.
+
+    >>> presence("manager_id"), parse_presence("?manager_id"), parse_presence("age")
+    ('?manager_id', 'manager_id', None)
+    """
+    return f"?{key}"
+
+
+def parse_presence(column: str) -> str | None:
+    """Foreign key of a presence column, or None for another one."""
+    return column[1:] if column.startswith("?") else None
+
+
 def degree_bins(cap: int) -> Bins:
     """Buckets of degrees 0, 1, 2, 3, 4, then in steps of about a quarter up to ``cap``; more fall into the last.
 
