@@ -7,15 +7,16 @@ test holds the two together), and every foreign key becomes the position of the 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpweave.errors import UsageError
-from dpweave.relations import degree_codecs
+from dpweave.relations import derived_codecs
 from dpweave.schema.arrow import arrow_type
 from dpweave.schema.codec import Codec
-from dpweave.schema.domain import Bins, Categories, Learn, Opaque, parse_degree
+from dpweave.schema.domain import Bins, Categories, Learn, Opaque, parse_degree, parse_presence
 from dpweave.schema.graph import KeyGraph
 
 if TYPE_CHECKING:
@@ -87,10 +88,14 @@ def encode(plan: Plan, tables: Mapping[str, pa.Table]) -> CodedDatabase:
         for column in table.columns:
             domain = column.domain
             if isinstance(domain, Learn):
-                raise UsageError(f"the domain of {table.name}.{column.name} is not known yet; use the plan of a fitted model")
+                raise UsageError(
+                    f"the domain of {table.name}.{column.name} is not known yet; use the plan of a fitted model"
+                )
             if domain is None:
                 continue
-            codes[table.name, column.name] = encode_column(column.column, domain, column_of(tables, table.name, column.column))
+            codes[table.name, column.name] = encode_column(
+                column.column, domain, column_of(tables, table.name, column.column)
+            )
             sizes[table.name, column.name] = Codec(column.column, domain).size
     links = {
         (table.name, key.name): follow(tables, plan.database, table.name, key)
@@ -98,20 +103,31 @@ def encode(plan: Plan, tables: Mapping[str, pa.Table]) -> CodedDatabase:
         for key in table.foreign_keys
     }
     coded = CodedDatabase(plan.database, {n: tables[n].num_rows for n in plan.database.names}, codes, sizes, links)
-    return with_degrees(plan, coded)
+    return with_derived(plan, coded)
 
 
-def with_degrees(plan: Plan, coded: CodedDatabase) -> CodedDatabase:
-    """Count degrees by the links as they are, and code them as the columns that the plan derives from them."""
+def with_derived(plan: Plan, coded: CodedDatabase) -> CodedDatabase:
+    """Add the columns that a plan derives from links, by the links as they are: degrees, and which keys lead somewhere."""
     codes, sizes = dict(coded.codes), dict(coded.sizes)
     for name in plan.promise.private:
-        for column, codec in degree_codecs(plan, name).items():
-            child, key = parse_degree(column) or ("", "")
-            assert isinstance(codec.domain, Bins)
-            inner = np.array(codec.domain.edges[1:-1], dtype=np.int64)
-            codes[name, column] = np.searchsorted(inner, coded.degrees(child, key), side="right").astype(np.int64)
+        for column, codec in derived_codecs(plan, name).items():
+            codes[name, column] = _derived(coded, name, column, codec)
             sizes[name, column] = codec.size
     return replace(coded, codes=codes, sizes=sizes)
+
+
+def _derived(coded: CodedDatabase, table: str, column: str, codec: Codec) -> IntArray:
+    key = parse_presence(column)
+    if key is not None:
+        return (coded.links[table, key] >= 0).astype(np.int64)
+    child, key = parse_degree(column) or ("", "")
+    return bucketed(coded.degrees(child, key), codec)
+
+
+def bucketed(values: IntArray, codec: Codec) -> IntArray:
+    """Codes of whole numbers under a codec of bins."""
+    assert isinstance(codec.domain, Bins)
+    return np.searchsorted(np.array(codec.domain.edges[1:-1], dtype=np.int64), values, side="right").astype(np.int64)
 
 
 def column_of(tables: Mapping[str, pa.Table], table: str, column: Column) -> pa.Array:
@@ -202,9 +218,7 @@ def _numbers(here: pa.Array, there: pa.Array) -> tuple[IntArray, IntArray]:
     return number(here), number(there)
 
 
-def _pack(
-    mine: IntArray, number: IntArray, theirs: IntArray, their_number: IntArray
-) -> tuple[IntArray, IntArray]:
+def _pack(mine: IntArray, number: IntArray, theirs: IntArray, their_number: IntArray) -> tuple[IntArray, IntArray]:
     """Combine the numbers of a composite key into one, small again after every column."""
     width = int(max(number.max(initial=0), their_number.max(initial=0))) + 2
     both = np.concatenate([mine, theirs]) * width + np.concatenate([number, their_number]) + 1
@@ -226,7 +240,7 @@ def labels(column: Column, domain: Domain) -> tuple[str, ...]:
         case Categories(values=values, other=other):
             words = [show(v) for v in values] + (["(other)"] if other else [])
         case Bins(edges=edges):
-            words = [_interval(column, a, b) for a, b in zip(edges, edges[1:], strict=False)]
+            words = [_interval(column, a, b) for a, b in pairwise(edges)]
     return (*words, "(null)") if column.nullable else tuple(words)
 
 

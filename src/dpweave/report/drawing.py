@@ -133,7 +133,7 @@ def _mark_across(left: float, y: float, share: float, band: float, scale: float,
 def histogram(distribution: Distribution) -> str:
     """Draw one column per bin for the copy; a dot with a band for the noisy measurement."""
     codes = shown_codes(distribution, MOST_COLUMNS)
-    left, height, foot = 38, 130, 22
+    left, height, foot = 46, 130, 22
     width = (WIDTH - left) / len(codes)
     top = _top(distribution, codes)
     scale = (height - 8) / top
@@ -151,7 +151,10 @@ def histogram(distribution: Distribution) -> str:
             f'height="{share * scale:.1f}"><title>{escape(tip)}</title></rect>'
         )
         if shares is not None:
-            low, high = (float(np.clip(v * scale, 0, height - 1)) for v in (shares[code] - distribution.band, shares[code] + distribution.band))
+            low, high = (
+                float(np.clip(v * scale, 0, height - 1))
+                for v in (shares[code] - distribution.band, shares[code] + distribution.band)
+            )
             at = float(np.clip(shares[code] * scale, 0, height - 1))
             parts.append(
                 f'<rect class="bandfill" x="{x + width * 0.02:.1f}" y="{height - high:.1f}" width="{width * 0.96:.1f}" height="{max(high - low, 0):.1f}"/>'
@@ -211,10 +214,14 @@ def _heat_map(title: str, excess: FloatArray, rows: Sequence[str], columns: Sequ
     bottom = len(rows) * tall
     parts.append(f'<rect class="cell" x="{left}" y="0" width="{len(columns) * cell:.1f}" height="{bottom:.1f}"/>')
     for i, word in enumerate(rows):
-        parts.append(f'<text x="{left - 5}" y="{i * tall + tall / 2 + 4:.1f}" text-anchor="end">{escape(clipped(word, 13))}</text>')
+        parts.append(
+            f'<text x="{left - 5}" y="{i * tall + tall / 2 + 4:.1f}" text-anchor="end">{escape(clipped(word, 13))}</text>'
+        )
     for j, word in enumerate(columns):
         x = left + (j + 0.5) * cell + 4
-        parts.append(f'<text transform="translate({x:.1f} {bottom + 6:.1f}) rotate(-55)" text-anchor="end">{escape(clipped(word, 11))}</text>')
+        parts.append(
+            f'<text transform="translate({x:.1f} {bottom + 6:.1f}) rotate(-55)" text-anchor="end">{escape(clipped(word, 11))}</text>'
+        )
     at = np.unravel_index(int(np.argmax(excess)), excess.shape)
     words = f"Most above independence: {rows[at[0]]} with {columns[at[1]]}, {100 * float(excess[at]):+.2g} percentage points of all links."
     return svg(width, bottom + foot, title, words, "".join(parts))
@@ -247,7 +254,9 @@ def role_of(plan: Plan, table: str) -> str:
 def describe_schema(plan: Plan) -> str:
     """Say the drawing in words."""
     tables = "; ".join(f"{t.name} ({role_of(plan, t.name)})" for t in plan.tables)
-    keys = "; ".join(f"{t.name} leads to {k.key.target} by {k.key.name} ({k.role})" for t in plan.tables for k in t.keys)
+    keys = "; ".join(
+        f"{t.name} leads to {k.key.target} by {k.key.name} ({k.role})" for t in plan.tables for k in t.keys
+    )
     return f"Tables: {tables}. Keys: {keys or 'none'}."
 
 

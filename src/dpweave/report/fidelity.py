@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpweave.budget import link_method
-from dpweave.relations import degree_codecs, relations
-from dpweave.report.coding import CodedDatabase, encode, labels
+from dpweave.relations import degree_codecs, derived_codecs, relations
+from dpweave.report.coding import CodedDatabase, bucketed, encode, labels
 from dpweave.report.integrity import Check, check
 from dpweave.schema.codec import Codec
-from dpweave.schema.domain import Bins, Learn, Opaque, degree
+from dpweave.schema.domain import Bins, Learn, Opaque, degree, degree_bins, parse_degree, parse_presence
+from dpweave.schema.model import Column, Type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -221,20 +222,19 @@ class RelationView:
     """Share of rows in the copy that lead somewhere."""
     linked_measured: float | None
     degrees: Distribution
+    verdict: str
+    """What the links rest on, in one word: learned, weak or random."""
+    shown_at: str | None = None
+    """The other key of a pure junction, where the pairs of both are shown."""
+    seen: tuple[Distribution, ...] = ()
+    """Columns of either side as the links see them: a customer counts once for every order."""
     pairs: tuple[Pair, ...] = ()
-    pairs_measured: int = 0
+    """Pairs of columns across the key that were measured, strongest evidence first."""
 
     @property
     def name(self) -> str:
         """How the report calls it."""
         return f"{self.table}.{self.key} → {self.target}"
-
-    @property
-    def verdict(self) -> str:
-        """Say in one word what the links rest on: learned, weak or random."""
-        if not self.pairs_measured:
-            return "random"
-        return "learned" if any(p.stands_out for p in self.pairs) else "weak"
 
 
 @dataclass(frozen=True)
@@ -337,8 +337,8 @@ def _relation(model: Model, coded: CodedDatabase, table: str, key: str, relation
     planned = plan.table[table].key[key]
     links = coded.links[table, key]
     measured = [] if relation is None else _link_measurements(model, relation)
-    pairs = [] if relation is None else list(_pairs(model, coded, relation, measured))
-    pairs.sort(key=lambda p: -p.evidence)
+    pairs = [] if relation is None else sorted(_pairs(model, coded, relation, measured), key=lambda p: -p.evidence)
+    elsewhere = relation is not None and relation.joint == key
     return RelationView(
         table,
         key,
@@ -350,8 +350,10 @@ def _relation(model: Model, coded: CodedDatabase, table: str, key: str, relation
         float((links >= 0).mean()) if len(links) else 0.0,
         model.linked.get((table, key)),
         _degrees(model, coded, table, key),
-        tuple(pairs),
-        len(pairs),
+        "random" if not measured else "learned" if any(p.stands_out for p in pairs) else "weak",
+        relation.key if relation is not None and elsewhere else None,
+        () if relation is None or elsewhere else tuple(_seen(model, coded, relation, measured)),
+        () if elsewhere else tuple(pairs),
     )
 
 
@@ -366,22 +368,52 @@ def _degrees(model: Model, coded: CodedDatabase, table: str, key: str) -> Distri
         codec = derived[name]
         estimate = _one_way(model, target, name, codec)
     else:
-        from dpweave.schema.domain import degree_bins
-        from dpweave.schema.model import Column, Type
-
         bins = degree_bins(max(int(per.max(initial=0)), 1))
         codec, estimate = Codec(Column(name, Type("integer"), nullable=False), bins), None
-    assert isinstance(codec.domain, Bins)
-    at = np.searchsorted(np.array(codec.domain.edges[1:-1], dtype=np.int64), per, side="right")
-    counts = np.bincount(at, minlength=codec.size).astype(np.int64)
+    counts = np.bincount(bucketed(per, codec), minlength=codec.size).astype(np.int64)
     return Distribution(
-        f"{table} per {target}", "degree", labels(codec.column, codec.domain), True, counts, estimate, model.sizes.get(target)
+        f"{table} per {target}",
+        "degree",
+        labels(codec.column, codec.domain),
+        True,
+        counts,
+        estimate,
+        model.sizes.get(target),
     )
 
 
 def _link_measurements(model: Model, relation: Relation) -> list[Measured]:
     what = f"links:{relation.table}.{relation.key}"
     return [m for m in model.release.measured if m.what == what and m.view.base == relation.table]
+
+
+def _seen(
+    model: Model, coded: CodedDatabase, relation: Relation, measured: Sequence[Measured]
+) -> Iterable[Distribution]:
+    """Every single column that was measured over the links on its own."""
+    attributes = dict((*relation.left, *relation.right))
+    single: dict[str, list[Estimate]] = {}
+    for m in measured:
+        if len(m.marginal.columns) == 1 and m.marginal.columns[0] in attributes:
+            single.setdefault(m.marginal.columns[0], []).append(summed(m, m.marginal.columns))
+    for name, parts in single.items():
+        attribute, estimate = attributes[name], combined(parts)
+        codec = _codec(model, relation.table, attribute)
+        size = codec.size
+        if estimate is None or estimate.counts.shape != (size,):
+            continue
+        linked = [coded.position(relation.table, path) >= 0 for path in relation.view.linked]
+        (codes,), rows = coded.columns(relation.table, [attribute])
+        kept = codes[np.logical_and.reduce(linked)[rows]]
+        yield Distribution(
+            _title(model, relation.table, attribute),
+            f"by {relation.table}",
+            labels(codec.column, codec.domain),
+            isinstance(codec.domain, Bins),
+            np.bincount(kept, minlength=size).astype(np.int64),
+            estimate,
+            max(float(estimate.counts.sum()), 0.0),
+        )
 
 
 def _pairs(model: Model, coded: CodedDatabase, relation: Relation, measured: Sequence[Measured]) -> Iterable[Pair]:
@@ -401,24 +433,25 @@ def _pairs(model: Model, coded: CodedDatabase, relation: Relation, measured: Seq
             continue
         (a, b), _ = coded.columns(relation.table, attributes)
         joint = np.bincount(a * shape[1] + b, minlength=shape[0] * shape[1]).reshape(shape)
-        words = [_attribute_labels(model, relation.table, x) for x in attributes]
+        words = [labels(c.column, c.domain) for c in (_codec(model, relation.table, x) for x in attributes)]
         titles = [_title(model, relation.table, x) for x in attributes]
         yield Pair(titles[0], titles[1], words[0], words[1], estimate, joint.astype(np.float64))
 
 
 def _title(model: Model, base: str, attribute: Attribute) -> str:
     table = model.plan.promise.graph.walk(base, attribute.path)
-    column = attribute.column
-    return f"number of {column[1:].rpartition('.')[0]} per {table}" if column.startswith("#") else f"{table}.{column}"
+    counted, key = parse_degree(attribute.column), parse_presence(attribute.column)
+    if counted is not None:
+        return f"number of {counted[0]} per {table}"
+    return f"{table} has {key}" if key is not None else f"{table}.{attribute.column}"
 
 
-def _attribute_labels(model: Model, base: str, attribute: Attribute) -> tuple[str, ...]:
+def _codec(model: Model, base: str, attribute: Attribute) -> Codec:
     plan = model.plan
     table = plan.promise.graph.walk(base, attribute.path)
-    if attribute.column.startswith("#"):
-        codec = degree_codecs(plan, table)[attribute.column]
-        return labels(codec.column, codec.domain)
+    if attribute.column not in plan.table[table].column:
+        return derived_codecs(plan, table)[attribute.column]
     column = plan.table[table].column[attribute.column]
     assert column.domain is not None
     assert not isinstance(column.domain, Learn)
-    return labels(column.column, column.domain)
+    return Codec(column.column, column.domain)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 MOST_NUMBERS = 40
 """Rows of the tables of numbers under a plot."""
 MOST_HEAT_MAPS = 3
+MOST_SEEN = 6
 MOST_EVENTS = 400
 FORBID = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 """The page may load nothing from anywhere."""
@@ -65,7 +66,9 @@ def render(model: Model, db: Mapping[str, pa.Table]) -> str:
         "words": ("Words used here", _words()),
     }
     certificate = model.certificate
-    insecure = "INSECURE: the noise came from a known seed. This copy protects nobody." if certificate.insecure else None
+    insecure = (
+        "INSECURE: the noise came from a known seed. This copy protects nobody." if certificate.insecure else None
+    )
     badge = "" if insecure else '<span class="badge good">Safe to share</span>'
     head = (
         f"{badge}<h1>Synthetic copy of {escape(certificate.database)}</h1>"
@@ -104,7 +107,9 @@ def page(title: str, head: str, sections: Mapping[str, tuple[str, str]], foot: s
     )
 
 
-def table(caption: str, columns: Sequence[str], rows: Sequence[Sequence[object]], *, numeric: Sequence[int] = ()) -> str:
+def table(
+    caption: str, columns: Sequence[str], rows: Sequence[Sequence[object]], *, numeric: Sequence[int] = ()
+) -> str:
     """Write a table whose cells are escaped; columns in ``numeric`` stand to the right."""
 
     def mark(i: int) -> str:
@@ -146,7 +151,11 @@ def _headline(model: Model, found: Fidelity) -> str:
             ("Protected", ", ".join(model.plan.protect), f"one {certificate.neighbours} at a time"),
             ("Tables", f"{len(found.tables)}", f"{sum(t.rows for t in found.tables):,} rows in the copy"),
             ("Integrity", f"{kept} of {len(rules)}", "rules kept"),
-            ("Values in their band", percent(inside / cells) if cells else "–", f"of {cells:,} measured; 95 % if only noise differed"),
+            (
+                "Values in their band",
+                percent(inside / cells) if cells else "–",
+                f"of {cells:,} measured; 95 % if only noise differed",
+            ),
             ("Relations learned", f"{learned} of {len(found.relations)}", "the others are wired without evidence"),
         ]
     )
@@ -162,7 +171,9 @@ def _promise(model: Model) -> str:
         f"The smaller ε, the closer this stays to 50 %.</p>"
     )
     if c.neighbours == "record":
-        plain = plain.replace("whether a particular one of them is in the data", "which of two values one of their rows holds")
+        plain = plain.replace(
+            "whether a particular one of them is in the data", "which of two values one of their rows holds"
+        )
     rows = [(g.table, f"{g.epsilon:.4g}", f"{g.delta:.2g}", f"{g.rho:.4g}") for g in c.tables]
     bounds = [(t, k, f"{b:,}") for t, k, b in c.bounds]
     owned = [(u, t, f"{n:,}") for u, per in c.owned_rows.items() for t, n in per.items()]
@@ -171,12 +182,22 @@ def _promise(model: Model) -> str:
     public = ", ".join(model.plan.public)
     return (
         f'<div class="card"><blockquote><p>{escape(c.statement)}</p></blockquote>{plain}'
-        + (f"<p>Copied through unchanged, because the plan declares them public: {escape(public)}.</p>" if public else "")
+        + (
+            f"<p>Copied through unchanged, because the plan declares them public: {escape(public)}.</p>"
+            if public
+            else ""
+        )
         + (f"<ul class='plain'>{caveats}</ul>" if caveats else "")
-        + (f"<p>Parts made by mechanisms outside dpweave, on their own word:</p><ul class='plain'>{outside}</ul>" if outside else "")
+        + (
+            f"<p>Parts made by mechanisms outside dpweave, on their own word:</p><ul class='plain'>{outside}</ul>"
+            if outside
+            else ""
+        )
         + table("What each protected table was promised", ["table", "ε", "δ", "ρ (zCDP)"], rows, numeric=(1, 2, 3))
         + "<details><summary>Bounds that the promise rests on</summary>"
-        + table("How many rows may lead to one row by each foreign key", ["table", "key", "at most"], bounds, numeric=(2,))
+        + table(
+            "How many rows may lead to one row by each foreign key", ["table", "key", "at most"], bounds, numeric=(2,)
+        )
         + table("How many rows one protected row can own", ["protected", "table", "rows"], owned, numeric=(2,))
         + "</details></div>"
     )
@@ -191,7 +212,12 @@ def _database(model: Model, db: Mapping[str, pa.Table]) -> str:
     rows = {name: db[name].num_rows for name in plan.database.names}
     words = "".join(
         f"<li><strong>{escape(t.name)}</strong>, {drawing.role_of(plan, t.name)}, {rows[t.name]:,} rows"
-        + (": " + "; ".join(f"<code>{escape(k.key.name)}</code> leads to {escape(k.key.target)} ({k.role})" for k in t.keys) if t.keys else "")
+        + (
+            ": "
+            + "; ".join(f"<code>{escape(k.key.name)}</code> leads to {escape(k.key.target)} ({k.role})" for k in t.keys)
+            if t.keys
+            else ""
+        )
         + "</li>"
         for t in plan.tables
     )
@@ -268,8 +294,12 @@ def _one_table(view: TableView) -> str:
     how = f", fitted by {escape(view.mechanism)}" if view.mechanism else ""
     plots = "".join(_column(c) for c in view.columns)
     rest = "".join(f"<li><code>{escape(n)}</code>: {escape(why)}</li>" for n, why in view.unmodelled)
-    body = (f'<div class="cards">{plots}</div>' if plots else "<p class='soft'>No column of this table is modelled.</p>") + (
-        f"<details><summary>{len(view.unmodelled)} columns without a plot</summary><ul class='plain'>{rest}</ul></details>" if rest else ""
+    body = (
+        f'<div class="cards">{plots}</div>' if plots else "<p class='soft'>No column of this table is modelled.</p>"
+    ) + (
+        f"<details><summary>{len(view.unmodelled)} columns without a plot</summary><ul class='plain'>{rest}</ul></details>"
+        if rest
+        else ""
     )
     opened = "" if view.role == "public" else " open"
     return (
@@ -308,8 +338,12 @@ def _numbers(d: Distribution) -> str:
 
 VERDICTS = {
     "learned": ("good", "learned", "the noisy counts show which rows go together, and the links follow them"),
-    "weak": ("note", "too weak to tell", "it was measured, but no pair of columns stands out of the noise"),
-    "random": ("note", "wired at random", "no pair of columns was measured across this key"),
+    "weak": (
+        "note",
+        "without evidence of pairs",
+        "each side was measured, but no pair of columns stands out of the noise",
+    ),
+    "random": ("note", "wired at random", "nothing was measured about which rows go together"),
 }
 
 
@@ -322,10 +356,14 @@ def _relations(found: Fidelity) -> str:
         "The left map is what was measured, noise included; the right one is the copy.</p>"
     )
     rows = [
-        (r.name, r.role, r.kind, VERDICTS[r.verdict][1], sum(p.stands_out for p in r.pairs), r.pairs_measured) for r in found.relations
+        (r.name, r.role, r.kind, VERDICTS[r.verdict][1], sum(p.stands_out for p in r.pairs), len(r.pairs))
+        for r in found.relations
     ]
     summary = table(
-        "What the links rest on", ["foreign key", "role", "kind", "links are", "pairs that stand out", "pairs measured"], rows, numeric=(4, 5)
+        "What the links rest on",
+        ["foreign key", "role", "kind", "links are", "pairs that stand out", "pairs measured"],
+        rows,
+        numeric=(4, 5),
     )
     return intro + f'<div class="card">{summary}</div>' + LEGEND + "".join(_one_relation(r) for r in found.relations)
 
@@ -334,15 +372,31 @@ def _one_relation(r: RelationView) -> str:
     colour, word, why = VERDICTS[r.verdict]
     linked = percent(r.linked)
     measured = "" if r.linked_measured is None else f" (measured: {percent(r.linked_measured)})"
+    other = (
+        ""
+        if r.shown_at is None
+        else f" Both keys make one relation; what was measured across it is shown at {escape(r.shown_at)}."
+    )
     facts = (
         f"<p class='soft'>{escape(r.role)} key, {escape(r.kind)}. {linked} of the rows of {escape(r.table)} lead to a row of "
-        f"{escape(r.target)}{measured}. Links are {word}: {why}.</p>"
+        f"{escape(r.target)}{measured}. Links are {word}: {why}.{other}</p>"
+    )
+    seen = "".join(_column(d) for d in r.seen[:MOST_SEEN])
+    hidden = (
+        ""
+        if len(r.seen) <= MOST_SEEN
+        else f'<p class="soft">{MOST_SEEN} of {len(r.seen)} columns measured over the links are drawn.</p>'
     )
     maps = "".join(_pair(p) for p in r.pairs[:MOST_HEAT_MAPS])
     left_out = ""
     if len(r.pairs) > MOST_HEAT_MAPS:
         rows = [
-            (f"{p.left} × {p.right}", f"{p.evidence:.1f}", "yes" if p.stands_out else "no", f"{p.kept:.2f}" if p.stands_out else "–")
+            (
+                f"{p.left} × {p.right}",
+                f"{p.evidence:.1f}",
+                "yes" if p.stands_out else "no",
+                f"{p.kept:.2f}" if p.stands_out else "–",
+            )
             for p in r.pairs[:MOST_NUMBERS]
         ]
         made = table(
@@ -351,18 +405,26 @@ def _one_relation(r: RelationView) -> str:
             rows,
             numeric=(1, 3),
         )
-        left_out = f"<details><summary>{min(len(r.pairs), MOST_NUMBERS)} of {r.pairs_measured} measured pairs as a table</summary>{made}</details>"
+        left_out = f"<details><summary>{min(len(r.pairs), MOST_NUMBERS)} of {len(r.pairs)} measured pairs as a table</summary>{made}</details>"
     return (
         f'<div class="card"><details class="table" open><summary><h3>{escape(r.name)}</h3> <span class="badge {colour}">{word}</span></summary>'
-        f'{facts}<div class="cards">{_column(r.degrees)}</div>'
-        + (f'<h4 style="margin:1rem 0 .5rem">Which values go together</h4><div class="cards wide">{maps}</div>' if maps else "")
+        f'{facts}<div class="cards">{_column(r.degrees)}{seen}</div>{hidden}'
+        + (
+            f'<h4 style="margin:1rem 0 .5rem">Which values go together</h4><div class="cards wide">{maps}</div>'
+            if maps
+            else ""
+        )
         + f"{left_out}</details></div>"
     )
 
 
 def _pair(p: Pair) -> str:
     measured, copy, most = drawing.heat_maps(p)
-    drawn = "" if max(p.synthetic.shape) <= drawing.MOST_CELLS else f" The {drawing.MOST_CELLS} commonest values of each column are drawn."
+    drawn = (
+        ""
+        if max(p.synthetic.shape) <= drawing.MOST_CELLS
+        else f" The {drawing.MOST_CELLS} commonest values of each column are drawn."
+    )
     verdict = (
         f"Stands {p.evidence:.0f} σ out of the noise; the copy keeps {p.kept:.2f} of it (1 is all, 0 is random wiring)."
         if p.stands_out
@@ -380,18 +442,32 @@ def _weak(model: Model, found: Fidelity) -> str:
     lines: list[str] = []
     for r in found.relations:
         if r.verdict == "random":
-            lines.append(f"{r.name}: links are wired at random within the degrees, so the copy says nothing about which rows go together.")
-        elif r.verdict == "weak":
-            lines.append(f"{r.name}: {r.pairs_measured} pairs were measured and none stands {STANDS_OUT:g} σ out of the noise.")
+            lines.append(
+                f"{r.name}: links are wired at random within the degrees, so the copy says nothing about which rows go together."
+            )
+        elif r.verdict == "weak" and r.shown_at is None:
+            tried = (
+                f"{len(r.pairs)} pairs of columns were measured across it and none stands"
+                if r.pairs
+                else "no pair of columns was found that stands"
+            )
+            lines.append(
+                f"{r.name}: {tried} {STANDS_OUT:g} σ out of the noise; links follow the measured columns of each side alone."
+            )
     for t in found.tables:
         for c in t.columns:
             shares = c.measured_shares
             if shares is not None and c.band > 0.5 * float(np.abs(shares).max(initial=0.0)):
-                lines.append(f"{t.name}.{c.name}: the error band (± {percent(c.band)}) is wide against the shares it measures.")
+                lines.append(
+                    f"{t.name}.{c.name}: the error band (± {percent(c.band)}) is wide against the shares it measures."
+                )
         if t.measured_rows is not None and t.rows_sigma and t.measured_rows < 10 * t.rows_sigma:
-            lines.append(f"{t.name}: about {t.measured_rows:,.0f} rows, measured with noise of σ = {t.rows_sigma:,.1f}; small tables are hard to copy.")
+            lines.append(
+                f"{t.name}: about {t.measured_rows:,.0f} rows, measured with noise of σ = {t.rows_sigma:,.1f}; small tables are hard to copy."
+            )
     lines += [
-        f"{d.table}.{d.column}: values with a noisy count below {d.threshold:,} are not named and appear as “(other)”." for d in model.release.discovered
+        f"{d.table}.{d.column}: values with a noisy count below {d.threshold:,} are not named and appear as “(other)”."
+        for d in model.release.discovered
     ]
     if not lines:
         return '<div class="card"><p>Nowhere: every measurement stands clearly out of its noise.</p></div>'
@@ -427,7 +503,8 @@ def _ledger(model: Model) -> str:
         numeric=(0, *range(3, 4 + len(tables))),
     )
     totals = "".join(
-        f"<li>{escape(g.table)}: ρ = {g.rho:.4g}, which is ε = {g.epsilon:.4g} at δ = {g.delta:.2g}</li>" for g in c.tables
+        f"<li>{escape(g.table)}: ρ = {g.rho:.4g}, which is ε = {g.epsilon:.4g} at δ = {g.delta:.2g}</li>"
+        for g in c.tables
     )
     return (
         f'<div class="card"><p>{len(c.events):,} questions were charged before they were answered. Costs add up for each protected table; '
@@ -454,4 +531,8 @@ def _words() -> str:
         "Stands out": f"A dependence that is {STANDS_OUT:g} standard deviations stronger than noise alone would make it look.",
         "ρ (rho)": "The unit in which questions are charged (zero-concentrated differential privacy). It adds up, and converts to ε and δ at the end.",
     }
-    return '<div class="card"><dl class="words">' + "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in words.items()) + "</dl></div>"
+    return (
+        '<div class="card"><dl class="words">'
+        + "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in words.items())
+        + "</dl></div>"
+    )

@@ -55,9 +55,7 @@ def check(
 
 def _types(table: Table, tables: Mapping[str, pa.Table]) -> Iterator[Check]:
     have = tables[table.name].schema
-    wrong = [
-        c.name for c in table.columns if c.name not in have.names or have.field(c.name).type != arrow_type(c.type)
-    ]
+    wrong = [c.name for c in table.columns if c.name not in have.names or have.field(c.name).type != arrow_type(c.type)]
     yield Check("columns and types as declared", table.name, not wrong, f"other: {', '.join(wrong)}" if wrong else "")
 
 
