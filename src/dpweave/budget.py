@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from dpweave.plan import Plan
 
-DEFAULT_METHOD = "random"
+DEFAULT_METHOD = "map"
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dpweave.links.base import LinkProblem
+    from dpweave.links.degrees import Degrees
     from dpweave.privacy.window import IntArray
     from dpweave.relations import Relation
     from dpweave.synthetic import SyntheticDatabase
@@ -84,12 +85,14 @@ class Model:
         weaver = Weaver(self.fabric, linker=self._wire, scale=scale, seed=int(seed))
         return SyntheticDatabase(self.plan.database, weaver.weave())
 
-    def _wire(self, relation: Relation, problem: LinkProblem, rng: np.random.Generator) -> IntArray | None:
+    def _wire(
+        self, relation: Relation, problem: LinkProblem, degrees: Degrees, rng: np.random.Generator
+    ) -> IntArray | None:
         """Make links from what the release holds about a relation."""
         measured = self.release.find(link_task(relation).name)
         if not measured:
             return None
-        return relation_model(self.plan, relation).wire(problem, measured, rng=rng)
+        return relation_model(self.plan, relation).wire(problem, measured, rng=rng, degrees=degrees)
 
     def save(self, path: str | Path) -> None:
         """Write the model as a zip of JSON, TOML and Arrow, whole or not at all."""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dpweave.links.base import LinkProblem
+    from dpweave.links.degrees import Degrees
     from dpweave.plan import Plan
     from dpweave.privacy.window import IntArray, NoisyMarginal
     from dpweave.schema.domain import Bins
@@ -164,13 +165,14 @@ def _learn_links(curator: Curator, fabric: Fabric, allocation: Allocation, repor
     if not shares:
         return
 
-    def learn(relation: Relation, problem: LinkProblem, rng: np.random.Generator) -> IntArray | None:
+    def learn(relation: Relation, problem: LinkProblem, degrees: Degrees, rng: np.random.Generator) -> IntArray | None:
         name = link_task(relation).name
         if name not in shares:
             return None
         window = curator.window(relation.view, name=name)
         model = relation_model(fabric.plan, relation)
         with report.step(f"learn links {relation.table}.{relation.key}"):
-            return model.learn(window, problem, rho=shares[name], rng=rng, progress=report.inside).pairs
+            result = model.learn(window, problem, rho=shares[name], rng=rng, progress=report.inside, degrees=degrees)
+        return result.pairs
 
     Weaver(fabric, linker=learn, scale=1.0, seed=0).wire()

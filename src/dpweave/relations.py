@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from dpweave.links.degrees import buckets
 from dpweave.schema.codec import Codec
-from dpweave.schema.domain import Attribute, Categories, Opaque, View, degree, degree_bins, presence
+from dpweave.schema.domain import Attribute, Bins, Categories, Opaque, View, degree, presence
 from dpweave.schema.model import Column, Type
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def degree_codecs(plan: Plan, table: str) -> dict[str, Codec]:
         name = degree(child, key)
         one = plan.database[child].is_unique(plan.database[child].key[key].columns)
         cap = 1 if one else DEGREE_REACH * plan.promise.bounds[child, key]
-        out[name] = Codec(Column(name, Type("integer"), nullable=False), degree_bins(cap))
+        out[name] = Codec(Column(name, Type("integer"), nullable=False), Bins(buckets(cap)))
     return out
 
 

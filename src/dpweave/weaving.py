@@ -15,6 +15,7 @@ import numpy as np
 
 from dpweave.errors import SchemaError
 from dpweave.links.base import LinkProblem
+from dpweave.links.degrees import Degrees, decode, match_total, seen
 from dpweave.relations import Relation, degree_codecs, derived_codecs, presence_codecs, relations, weaving_order
 from dpweave.schema.arrow import arrow_type
 from dpweave.schema.codec import Codec
@@ -54,7 +55,9 @@ class Fabric:
 class Linker(Protocol):
     """Makes the links of one relation: learns them while fitting, repeats them while sampling."""
 
-    def __call__(self, relation: Relation, problem: LinkProblem, rng: np.random.Generator) -> IntArray | None:
+    def __call__(
+        self, relation: Relation, problem: LinkProblem, degrees: Degrees, rng: np.random.Generator
+    ) -> IntArray | None:
         """Return (left, right) row positions, or None for links at random."""
         ...
 
@@ -143,8 +146,9 @@ class Weaver:
         codes = self._codes.get(target, {}).get(column)
         if codes is None:
             return None
-        codec = degree_codecs(self._plan, target)[column]
-        return np.asarray(codec.decode(codes, self._rng("degree", name, key)).to_numpy(), dtype=np.int64)
+        domain = degree_codecs(self._plan, target)[column].domain
+        assert isinstance(domain, Bins)
+        return decode(codes, [int(e) for e in domain.edges], self._rng("degree", name, key))  # type: ignore[arg-type]
 
     # -- wiring ----------------------------------------------------------------------------------------------------
 
@@ -174,10 +178,24 @@ class Weaver:
         problem, rows = self._problem(relation)
         if problem is None:
             return None
-        pairs = self._linker(relation, problem, rng)
+        pairs = self._linker(relation, problem, self._known_degrees(relation, problem, rng), rng)
         if pairs is None:
             return None
         return np.stack([rows[pairs[:, 0]], pairs[:, 1]], axis=1)
+
+    def _known_degrees(self, relation: Relation, problem: LinkProblem, rng: np.random.Generator) -> Degrees:
+        """Degrees that were synthesised with their rows, made to fit the number of links."""
+        key = relation.joint or relation.key
+        degrees = self._degrees(relation.table, key)
+        if degrees is None or relation.kind == "one-to-one":
+            return Degrees()
+        bound = self._plan.promise.bounds[relation.table, key]
+        share = seen(degrees, bound)
+        if relation.joint is not None:
+            degrees = match_total(degrees, problem.links, cap=problem.right_rows, rng=rng)
+            return Degrees(left=degrees, left_seen=share)
+        degrees = match_total(degrees, problem.links, cap=max(problem.links, 1), rng=rng)
+        return Degrees(right=degrees, right_seen=share)
 
     def _problem(self, relation: Relation) -> tuple[LinkProblem | None, IntArray]:
         """State what is to be linked: the left rows that have a target, all right rows, and how many links."""
@@ -199,12 +217,13 @@ class Weaver:
         right = {n: self._seen(key.target, Attribute(a.column, a.path[1:])) for n, a in relation.right}
         shape = {n: self._codec(relation.table, a).size for n, a in (*relation.left, *relation.right)}
         same = start == key.target and len(rows) == self.rows[start]
+        seen_links = self._fabric.sizes[relation.table] * self._fabric.share(relation.table, relation.key)
         problem = LinkProblem(
             left,
             right,
             shape=shape,
             links=links,
-            links_measured=max(float(links) / self._scale, 1.0),
+            links_measured=max(seen_links, 1.0),
             kind=relation.kind,
             same_table=same,
         )

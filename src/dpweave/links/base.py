@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args, runtime_chec
 import numpy as np
 
 from dpweave.errors import PlanError, UsageError, nearest
+from dpweave.links.degrees import UNKNOWN, Degrees
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -123,11 +124,22 @@ class LinkModel(Protocol):
         rho: float,
         rng: np.random.Generator,
         progress: Callable[[str, float], None],
+        degrees: Degrees = UNKNOWN,
     ) -> LinkResult:
-        """Spend exactly ``rho`` through ``window`` and link the rows of ``problem``."""
+        """Spend exactly ``rho`` through ``window`` and link the rows of ``problem``.
+
+        ``degrees`` says what is known of the rows' degrees; a method that does not use them ignores it.
+        """
         ...
 
-    def wire(self, problem: LinkProblem, measured: Sequence[NoisyMarginal], *, rng: np.random.Generator) -> IntArray:
+    def wire(
+        self,
+        problem: LinkProblem,
+        measured: Sequence[NoisyMarginal],
+        *,
+        rng: np.random.Generator,
+        degrees: Degrees = UNKNOWN,
+    ) -> IntArray:
         """Link the rows of ``problem`` from what was measured before: post-processing, for nothing."""
         ...
 
@@ -144,6 +156,7 @@ class RandomWiring:
         rho: float,  # noqa: ARG002
         rng: np.random.Generator,
         progress: Callable[[str, float], None],  # noqa: ARG002
+        degrees: Degrees = UNKNOWN,  # noqa: ARG002
     ) -> LinkResult:
         """Link at random, whatever the budget."""
         return LinkResult(self.wire(problem, (), rng=rng))
@@ -154,6 +167,7 @@ class RandomWiring:
         measured: Sequence[NoisyMarginal],  # noqa: ARG002
         *,
         rng: np.random.Generator,
+        degrees: Degrees = UNKNOWN,  # noqa: ARG002
     ) -> IntArray:
         """Uniform over all wirings that ``problem`` allows, up to how self-loops are avoided."""
         return random_links(problem, rng)

@@ -48,6 +48,10 @@ class Degrees:
                 raise UsageError(f"{name} = {bound}: a bound on degrees is at least 1")
 
 
+UNKNOWN = Degrees()
+"""Nothing is known of any degree."""
+
+
 def seen(degrees: IntArray, bound: int) -> FloatArray:
     """Share of a row's links that are left when at most ``bound`` of them are kept.
 

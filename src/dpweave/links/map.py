@@ -29,7 +29,7 @@ import numpy as np
 
 from dpweave.errors import UsageError
 from dpweave.links.base import LinkProblem, LinkResult
-from dpweave.links.degrees import Degrees, fill, match_total, whole
+from dpweave.links.degrees import UNKNOWN, Degrees, fill, match_total, whole
 from dpweave.links.design import Design, Margin, default_variance, parts
 from dpweave.links.types import LinkOperator, RowTypes
 from dpweave.links.wiring import WHOLE_CELLS, spread, wire
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
     from dpweave.privacy.window import FloatArray, IntArray, NoisyMarginal, Window
 
-UNKNOWN = Degrees()
 LINKS_DOUBT = 0.1
 """Relative standard error with which the number of links in the view is taken as known."""
 

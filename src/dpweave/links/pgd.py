@@ -10,6 +10,7 @@ import numpy as np
 from dpweave.errors import UsageError
 from dpweave.links.base import LinkProblem, LinkResult, random_links
 from dpweave.links.block import Block
+from dpweave.links.degrees import UNKNOWN, Degrees
 from dpweave.links.descent import FeasibleSet, Relaxed, descend
 from dpweave.links.many_to_many import CappedSimplex, round_many_to_many
 from dpweave.links.one_to_many import RowSimplices, round_one_to_many
@@ -87,6 +88,7 @@ class PGD:
         rho: float,
         rng: np.random.Generator,
         progress: Callable[[str, float], None],
+        degrees: Degrees = UNKNOWN,  # noqa: ARG002 - the paper's method knows no degrees
     ) -> LinkResult:
         r"""Run `alg::adapt_alg_l2` in the form of `alg::alg_sparse_large`, for exactly ``rho``.
 
@@ -133,13 +135,24 @@ class PGD:
         won = window.select(options, rho=purse.take(self.alpha * purse.rho / self.T), count=self.K)
         return [left[i] for i in won]
 
-    def wire(self, problem: LinkProblem, measured: Sequence[NoisyMarginal], *, rng: np.random.Generator) -> IntArray:
+    def wire(
+        self,
+        problem: LinkProblem,
+        measured: Sequence[NoisyMarginal],
+        *,
+        rng: np.random.Generator,
+        degrees: Degrees = UNKNOWN,  # noqa: ARG002
+    ) -> IntArray:
         """Link other rows, or the same ones anew, from what was measured: the rounds again without the choosing."""
         wiring = Wiring(problem, self, rng)
         for start in range(0, len(measured), self.K):
             wiring.observe(measured[start : start + self.K])
             wiring.improve()
         return wiring.links
+
+
+LAYERS = np.array([0.0, 1.0])[:, None, None]
+WARM = True
 
 
 class Wiring:
@@ -192,10 +205,22 @@ class Wiring:
     def _rewire_slice(self, part: Slice) -> None:
         """Re-learn the links inside one slice and put them back."""
         worst = self._worst()
-        block = Block.of(self.problem, tuple(worst), links=part.links, left_rows=part.left, right_rows=part.right)
+        block = Block.of(
+            self.problem,
+            tuple(worst),
+            links=part.links,
+            left_rows=part.left,
+            right_rows=part.right,
+            current=self._positions(part) if self.problem.kind == "many-to-many" and WARM else None,
+        )
         new = rewire(block, worst, self.problem, iterations=self.settings.iterations, rng=self._rng)
         moved = np.stack([part.left[new[:, 0]], part.right[new[:, 1]]], axis=1)
         self.links = np.concatenate([self.links[~part.inside], moved])
+
+    def _positions(self, part: Slice) -> IntArray:
+        """The links inside a slice, as positions among its rows."""
+        inside = self.links[part.inside]
+        return np.stack([np.searchsorted(part.left, inside[:, 0]), np.searchsorted(part.right, inside[:, 1])], axis=1)
 
     def _worst(self) -> dict[Workload, FloatArray]:
         """The measured workloads that the current links answer worst."""
@@ -237,6 +262,7 @@ def solve(
         operator.stack(targets),
         feasible_set(block, problem),
         links=block.links,
+        start=None if block.current is None else np.broadcast_to(LAYERS, block.multiplicity.shape),
         iterations=iterations,
         tolerance=tolerance,
         accelerate=accelerate,

@@ -106,6 +106,67 @@ def size(domain: Domain, *, nullable: bool) -> int:
     return domain.cells + nullable
 
 
+def require_fitting(column: Column, domain: Declared) -> None:
+    """Refuse a domain that a column's type cannot have, so that coding never fails once rows are read."""
+    kind = column.type
+    match domain:
+        case Opaque():
+            return
+        case Categories(values=values):
+            wrong = next((v for v in values if not _is_value(kind, v)), None)
+            if wrong is not None:
+                raise PlanError(f"the category {wrong!r} is no value of type {kind}")
+        case Learn() if not (kind.ordered or kind.kind == "text"):
+            raise PlanError(f"a domain of type {kind} cannot be learned; declare it or make the column opaque")
+        case Learn() if kind.ordered:
+            for end in (domain.low, domain.high):
+                _require_point(kind, end)
+        case Learn(low=None, high=None):
+            return
+        case Learn():
+            raise PlanError(f"low and high mean nothing for type {kind}")
+        case Bins(edges=edges):
+            for edge in edges:
+                _require_point(kind, edge, exactly=True)
+
+
+def _require_point(kind: Type, value: Scalar | None, *, exactly: bool = False) -> None:
+    if value is None:
+        return
+    try:
+        fits = not isinstance(value, (bool, str)) and (from_axis(kind, to_axis(kind, value)) == value or not exactly)
+    except (TypeError, ValueError, ArithmeticError, AttributeError):
+        fits = False
+    if not fits:
+        raise PlanError(f"{value!r} is no value of type {kind}")
+
+
+_PYTHON: Mapping[str, tuple[type, ...]] = {
+    "boolean": (bool,),
+    "integer": (int,),
+    "float": (float, int),
+    "decimal": (Decimal, int),
+    "date": (date,),
+    "time": (time,),
+    "timestamp": (datetime,),
+    "text": (str,),
+    "enum": (str,),
+    "uuid": (str,),
+}
+
+
+def _is_value(kind: Type, value: Scalar) -> bool:
+    allowed = _PYTHON.get(kind.kind, ())
+    if not isinstance(value, allowed) or (isinstance(value, bool) and kind.kind != "boolean"):
+        return False
+    if kind.kind == "date":
+        return not isinstance(value, datetime)
+    if kind.kind == "integer" and isinstance(value, int):
+        bits = (kind.bits or 64) - kind.signed
+        return (-(2**bits) if kind.signed else 0) <= value < 2**bits
+    return not (isinstance(value, float) and not math.isfinite(value))
+
+
 def even_bins(kind: Type, low: Scalar, high: Scalar, bins: int, *, step: float | None = None) -> Bins:
     """Return bins of equal width over ``[low, high]``, with edges of the column's own type.
 
@@ -235,18 +296,6 @@ def presence(key: str) -> str:
 def parse_presence(column: str) -> str | None:
     """Foreign key of a presence column, or None for another one."""
     return column[1:] if column.startswith("?") else None
-
-
-def degree_bins(cap: int) -> Bins:
-    """Buckets of degrees 0, 1, 2, 3, 4, then in steps of about a quarter up to ``cap``; more fall into the last.
-
-    >>> degree_bins(10).edges
-    (0, 1, 2, 3, 4, 5, 7, 9, 11)
-    """
-    edges = list(range(min(cap, 4) + 2))
-    while edges[-1] <= cap:
-        edges.append(min(max(edges[-1] + 1, math.ceil(edges[-1] * 1.25)), cap + 1))
-    return Bins(tuple(edges))
 
 
 @dataclass(frozen=True)
