@@ -222,8 +222,8 @@ def _heat_map(title: str, excess: FloatArray, rows: Sequence[str], columns: Sequ
         parts.append(
             f'<text transform="translate({x:.1f} {bottom + 6:.1f}) rotate(-55)" text-anchor="end">{escape(clipped(word, 11))}</text>'
         )
-    at = np.unravel_index(int(np.argmax(excess)), excess.shape)
-    words = f"Most above independence: {rows[at[0]]} with {columns[at[1]]}, {100 * float(excess[at]):+.2g} percentage points of all links."
+    row, column = divmod(int(np.argmax(excess)), excess.shape[1])
+    words = f"Most above independence: {rows[row]} with {columns[column]}, {100 * float(excess[row, column]):+.2g} percentage points of all links."
     return svg(width, bottom + foot, title, words, "".join(parts))
 
 

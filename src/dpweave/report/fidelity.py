@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpweave.budget import link_method
+from dpweave.links.degrees import buckets
 from dpweave.relations import degree_codecs, derived_codecs, relations
 from dpweave.report.coding import CodedDatabase, bucketed, encode, labels
 from dpweave.report.integrity import Check, check
 from dpweave.schema.codec import Codec
-from dpweave.schema.domain import Bins, Learn, Opaque, degree, degree_bins, parse_degree, parse_presence
+from dpweave.schema.domain import Bins, Learn, Opaque, degree, parse_degree, parse_presence
 from dpweave.schema.model import Column, Type
 
 if TYPE_CHECKING:
@@ -368,7 +369,7 @@ def _degrees(model: Model, coded: CodedDatabase, table: str, key: str) -> Distri
         codec = derived[name]
         estimate = _one_way(model, target, name, codec)
     else:
-        bins = degree_bins(max(int(per.max(initial=0)), 1))
+        bins = Bins(buckets(max(int(per.max(initial=0)), 1)))
         codec, estimate = Codec(Column(name, Type("integer"), nullable=False), bins), None
     counts = np.bincount(bucketed(per, codec), minlength=codec.size).astype(np.int64)
     return Distribution(
