@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpweave.privacy.promise import Promise
-from dpweave.schema.domain import View, degree, parse_degree
+from dpweave.schema.domain import View, degree, parse_degree, parse_presence, presence
 from dpweave.schema.model import Column, Database, ForeignKey, Table, Type
 
 if TYPE_CHECKING:
@@ -166,6 +166,9 @@ def _walk(bounded: Bounded, promise: Promise, table: str, ident: int, path: tupl
 
 
 def _code(bounded: Bounded, promise: Promise, table: str, ident: int, column: str) -> int:
+    present = parse_presence(column)
+    if present is not None:
+        return int(bounded.links[table, ident, present] is not None)
     counted = parse_degree(column)
     if counted is None:
         value = bounded.rows[table][ident][column]
@@ -447,6 +450,7 @@ def random_view(rng: random.Random, world: World) -> tuple[View, tuple[str, ...]
     for path in paths:
         table = promise.graph.walk(base, path)
         found += [Attribute(c, path) for c in world.values[table]]
+        found += [Attribute(presence(k), path) for k in keys_of(promise, table) if rng.random() < 0.3]
         if table not in promise.public:
             degrees = [degree(t.name, k.name) for t in promise.database for k in t.foreign_keys if k.target == table]
             found += [Attribute(d, path) for d in degrees if rng.random() < 0.5]

@@ -14,7 +14,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dpweave.errors import PlanError, UsageError, nearest
 from dpweave.privacy.promise import Promise
-from dpweave.schema.domain import Bins, Categories, Declared, Learn, Opaque, even_bins, from_axis, to_axis
+from dpweave.schema.domain import (
+    Bins,
+    Categories,
+    Declared,
+    Learn,
+    Opaque,
+    even_bins,
+    from_axis,
+    require_fitting,
+    to_axis,
+)
 from dpweave.schema.model import Column, Database, ForeignKey, Table, Type
 
 if TYPE_CHECKING:
@@ -34,6 +44,10 @@ class ColumnPlan:
 
     column: Column
     domain: Declared | None
+
+    def __post_init__(self) -> None:
+        if self.domain is not None:
+            require_fitting(self.column, self.domain)
 
     @property
     def name(self) -> str:

@@ -8,6 +8,7 @@ have a defined code, so that nothing that happens after rows were read depends o
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -84,7 +85,9 @@ class Codec:
         if first == last:
             return _int(first)
         middle = (first + last) // 2 + 1
-        below = value < ibis.literal(edges[middle], value.type())
+        below = _below(value, edges[middle])
+        if isinstance(below, bool):
+            return self._tree(value, edges, *((first, middle - 1) if below else (middle, last)))
         return ibis.ifelse(below, self._tree(value, edges, first, middle - 1), self._tree(value, edges, middle, last))
 
     def coded(self, rows: Any, value: Any, *, has_nan: bool) -> tuple[Any, Any]:
@@ -170,6 +173,23 @@ def _int(code: int) -> Any:
     import ibis
 
     return ibis.literal(code, "int32")
+
+
+def _below(value: Any, edge: Any) -> Any:
+    """Whether a value lies below an edge: an expression, or a plain answer where the column's type leaves no doubt."""
+    import ibis
+
+    kind = value.type()
+    if kind.is_floating():
+        return value < ibis.literal(edge, "float64")
+    if kind.is_integer():
+        if not kind.bounds.lower < edge <= kind.bounds.upper:
+            return edge > kind.bounds.upper
+    elif kind.is_decimal() and kind.precision is not None:
+        largest = Decimal(10**kind.precision - 1).scaleb(-(kind.scale or 0))
+        if abs(edge) > largest:
+            return bool(edge > 0)
+    return value < ibis.literal(edge, kind)
 
 
 def _from_axis(kind: Any, points: IntArray, null: np.ndarray[Any, Any]) -> pa.Array:

@@ -163,7 +163,7 @@ def _is_value(kind: Type, value: Scalar) -> bool:
         return not isinstance(value, datetime)
     if kind.kind == "integer" and isinstance(value, int):
         bits = (kind.bits or 64) - kind.signed
-        return (-(2**bits) if kind.signed else 0) <= value < 2**bits
+        return bool((-(2**bits) if kind.signed else 0) <= value < 2**bits)
     return not (isinstance(value, float) and not math.isfinite(value))
 
 
@@ -217,6 +217,7 @@ def to_axis(kind: Type, value: Scalar) -> float | int:
             return day.toordinal() - _EPOCH.toordinal()  # type: ignore[union-attr]
         case "timestamp":
             moment = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)  # type: ignore[union-attr]
+            moment = moment.astimezone(UTC) if moment.tzinfo else moment
             return int((moment.replace(tzinfo=None) - datetime(1970, 1, 1)) / timedelta(seconds=1))
         case "time":
             return value.hour * 3600 + value.minute * 60 + value.second  # type: ignore[union-attr]
