@@ -1,0 +1,302 @@
+"""MST, AIM and their parts: what they ask, what they learn, what they do with rare categories and odd facts."""
+
+from __future__ import annotations
+
+import math
+from importlib.metadata import EntryPoint
+
+import numpy as np
+import pytest
+
+from dpweave.errors import BudgetError, PlanError, UsageError
+from dpweave.tables import base
+from dpweave.tables.auto import choose
+from dpweave.tables.base import Dependency, FittedTable, Purse, StructuralZero, Structure, restore, table_model
+from dpweave.tables.external import External
+from dpweave.tables.independent import REGISTRATION, Independent
+from dpweave.tables.reduction import Merge, reduce
+from tests.windows import ArrayWindow
+
+
+def planted(rows: int = 3000, seed: int = 0) -> tuple[dict[str, np.ndarray], dict[str, int]]:
+    """Two strongly correlated pairs and a column on its own."""
+    rng = np.random.default_rng(seed)
+    a = rng.integers(0, 4, rows)
+    b = np.where(rng.random(rows) < 0.85, a, rng.integers(0, 4, rows))
+    c = rng.integers(0, 3, rows)
+    d = np.where(rng.random(rows) < 0.85, 2 - c, rng.integers(0, 3, rows))
+    e = rng.choice(3, rows, p=[0.6, 0.3, 0.1])
+    return {"a": a, "b": b, "c": c, "d": d, "e": e}, {"a": 4, "b": 4, "c": 3, "d": 3, "e": 3}
+
+
+def fit(
+    name: str, window: ArrayWindow, *, rho: float, structure: Structure | None = None, **options: object
+) -> FittedTable:
+    return table_model(name, **options).fit(
+        window, rho=rho, rows=None, structure=structure or Structure(), progress=lambda message, done: None
+    )
+
+
+def error(window: ArrayWindow, fitted: FittedTable) -> float:
+    """Mean total variation over all pairs."""
+    columns = list(window.shape)
+    pairs = [(x, y) for i, x in enumerate(columns) for y in columns[i + 1 :]]
+    return float(
+        np.mean([0.5 * np.abs(fitted.marginal(p) / fitted.rows - window.exact(p) / window.size).sum() for p in pairs])
+    )
+
+
+@pytest.mark.parametrize("name", ["mst", "aim"])
+def test_the_planted_pairs_are_found(name: str) -> None:
+    codes, shape = planted()
+    window = ArrayWindow(codes, shape, seed=1)
+    fit(name, window, rho=0.5)
+    measured = {frozenset(c) for call in window.asked if call.verb == "measure" for c in call.cliques}
+    assert any({"a", "b"} <= m for m in measured)
+    assert any({"c", "d"} <= m for m in measured)
+
+
+@pytest.mark.parametrize("name", ["mst", "aim"])
+def test_error_falls_as_epsilon_grows(name: str) -> None:
+    """Eps 0.1 to 10 (rho = eps²/30 or so): each step down is larger than three standard errors of both means."""
+    codes, shape = planted()
+    means, errors = [], []
+    for epsilon in (0.1, 0.3, 1.0, 3.0, 10.0):
+        runs = [
+            error(w, fit(name, w, rho=epsilon**2 / 30)) for s in range(6) for w in [ArrayWindow(codes, shape, seed=s)]
+        ]
+        means.append(np.mean(runs))
+        errors.append(np.std(runs, ddof=1) / math.sqrt(len(runs)))
+    for i in range(4):
+        assert means[i] - means[i + 1] > 2 * math.hypot(errors[i], errors[i + 1]), (means, errors)
+
+
+def test_dependence_pays() -> None:
+    codes, shape = planted()
+    marks = {
+        name: error(w, fit(name, w, rho=0.1))
+        for name in ("independent", "mst", "aim")
+        for w in [ArrayWindow(codes, shape, seed=3)]
+    }
+    assert marks["mst"] < 0.4 * marks["independent"]
+    assert marks["aim"] < 0.4 * marks["independent"]
+
+
+def test_independent_recovers_one_way_counts_without_noise() -> None:
+    codes, shape = planted()
+    window = ArrayWindow(codes, shape, seed=0)
+    fitted = fit("independent", window, rho=1e9)
+    for column in shape:
+        np.testing.assert_allclose(fitted.marginal((column,)), window.exact((column,)), atol=0.5)
+
+
+def test_mst_recovers_its_tree_without_noise() -> None:
+    codes, shape = planted()
+    window = ArrayWindow(codes, shape, seed=0)
+    fitted = fit("mst", window, rho=1e9)
+    edges = [c for call in window.asked if call.verb == "measure" for c in call.cliques if len(c) == 2]
+    assert len(edges) == len(shape) - 1
+    assert {"a", "b"} in map(set, edges)
+    assert {"c", "d"} in map(set, edges)
+    for edge in edges:
+        np.testing.assert_allclose(fitted.marginal(edge), window.exact(edge), atol=0.5)
+
+
+def test_aim_recovers_every_marginal_of_its_workload_without_noise() -> None:
+    codes, shape = planted()
+    window = ArrayWindow(codes, shape, seed=0)
+    fitted = fit("aim", window, rho=1e9)
+    assert error(window, fitted) < 2e-3
+
+
+def test_aim_follows_the_workload() -> None:
+    """Weight on one pair alone: no other pair is measured."""
+    codes, shape = planted()
+    window = ArrayWindow(codes, shape, seed=0)
+    fit("aim", window, rho=0.5, structure=Structure(workload={("c", "d"): 1.0}))
+    measured = {c for call in window.asked if call.verb == "measure" for c in call.cliques if len(c) > 1}
+    assert measured == {("c", "d")}
+
+
+def test_aim_stays_within_its_size_limit() -> None:
+    rng = np.random.default_rng(0)
+    base_code = rng.integers(0, 8, 4000)
+    shape = {f"c{i}": 8 for i in range(6)}
+    codes = {c: (base_code + rng.integers(0, 3, 4000)) % 8 for c in shape}
+    fitted = fit("aim", ArrayWindow(codes, shape, seed=0), rho=1.0, model_cells=700)
+    assert fitted.model.engine.tree.cells <= 700  # type: ignore[attr-defined]
+    free = fit("aim", ArrayWindow(codes, shape, seed=0), rho=1.0)
+    assert free.model.engine.tree.cells > 700  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", ["mst", "aim"])
+def test_rare_categories_are_merged_and_come_back_by_their_noisy_shares(name: str) -> None:
+    rng = np.random.default_rng(0)
+    rows = 5000
+    many = np.where(rng.random(rows) < 0.9, rng.integers(0, 3, rows), rng.integers(3, 400, rows))
+    codes = {"many": many, "other": (many + rng.integers(0, 2, rows)) % 3}
+    window = ArrayWindow(codes, {"many": 400, "other": 3}, seed=0)
+    fitted = fit(name, window, rho=0.05)
+    assert fitted.model.engine.tree.sizes[0] < 40  # type: ignore[attr-defined]
+    made = fitted.sample(rows, np.random.default_rng(0))["many"]
+    assert np.unique(made[made >= 3]).size > 50
+    assert (made >= 3).mean() == pytest.approx(0.1, abs=0.04)
+    np.testing.assert_allclose(
+        np.bincount(made, minlength=400), fitted.marginal(("many",)) * rows / fitted.rows, atol=3.0
+    )
+
+
+def test_merge_keeps_what_it_should() -> None:
+    merge = Merge.rare(np.array([100.0, -3.0, 2.0, 6.0, 90.0]), threshold=10.0)
+    assert merge.size == 3
+    np.testing.assert_allclose(merge.share, [1, 0, 0.25, 0.75, 1])
+    full = merge.unmerge(np.array([0, 1, 2, 2, 2, 2]), np.random.default_rng(0))
+    assert full[:2].tolist() == [0, 4]
+    assert sorted(full[2:].tolist()) == [2, 3, 3, 3]
+    assert Merge.rare(np.array([100.0, 3.0]), threshold=10.0).size == 2
+    none = Merge.rare(np.array([-1.0, -2.0, 50.0]), threshold=10.0)
+    np.testing.assert_allclose(none.share, [0.5, 0.5, 1])
+
+
+def test_a_circle_of_dependencies_holds_both_ways() -> None:
+    """a determines b and b determines a, but not for every code: the codes that break the circle cannot occur."""
+    rng = np.random.default_rng(0)
+    a = rng.integers(0, 2, 500)
+    codes = {"a": a, "b": 1 - a, "c": rng.integers(0, 3, 500)}
+    structure = Structure(
+        dependencies=(Dependency(("a",), "b", np.array([1, 0, 0])), Dependency(("b",), "a", np.array([1, 0])))
+    )
+    fitted = fit("mst", ArrayWindow(codes, {"a": 3, "b": 2, "c": 3}, seed=0), rho=0.1, structure=structure)
+    made = fitted.sample(1000, np.random.default_rng(0))
+    assert set(zip(made["a"].tolist(), made["b"].tolist(), strict=True)) == {(0, 1), (1, 0)}
+
+
+def test_a_column_of_two_determinants() -> None:
+    table = np.add.outer(np.arange(3), np.arange(2))
+    reduction, zeros = reduce({"x": 3, "y": 2, "s": 4}, Structure(dependencies=(Dependency(("x", "y"), "s", table),)))
+    assert reduction.columns == ("x", "y")
+    assert zeros == ()
+    counts = np.arange(6.0).reshape(3, 2)
+    np.testing.assert_allclose(reduction.derive(("s",), ("x", "y"), counts), [0, 1 + 2, 3 + 4, 5])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: StructuralZero((), np.zeros((), dtype=bool)), "distinct columns"),
+        (lambda: StructuralZero(("a", "a"), np.zeros((2, 2), dtype=bool)), "distinct columns"),
+        (lambda: StructuralZero(("a",), np.zeros((2, 2), dtype=bool)), "one axis per column"),
+        (lambda: StructuralZero(("a",), np.zeros(2)), "boolean"),
+        (lambda: StructuralZero(("a",), np.ones(2, dtype=bool)), "every combination"),
+        (lambda: Dependency((), "a", np.zeros(())), "distinct"),
+        (lambda: Dependency(("a",), "a", np.zeros(2, dtype=int)), "distinct"),
+        (lambda: Dependency(("a",), "b", np.zeros(2)), "integer codes"),
+        (lambda: Dependency(("a",), "b", np.zeros((2, 2), dtype=int)), "one axis"),
+        (lambda: Structure(max_cells=0), "positive"),
+        (lambda: Structure(workload={("a", "a"): 1.0}), "distinct"),
+        (lambda: Structure(workload={("a",): 0.0}), "positive"),
+        (lambda: Structure(workload={("x",): 1.0}).check({"a": 2}), "names column 'x'"),
+        (lambda: Structure().check({"a": 0}), "at least one"),
+        (lambda: Structure(zeros=(StructuralZero(("a",), np.eye(3, dtype=bool)[0]),)).check({"a": 2}), "shape"),
+        (lambda: Structure(dependencies=(Dependency(("a",), "b", np.array([0, 5])),)).check({"a": 2, "b": 2}), "0..1"),
+        (lambda: Structure(dependencies=(Dependency(("a",), "b", np.array([0])),)).check({"a": 2, "b": 2}), "shape"),
+    ],
+)
+def test_guards_fire(make: object, message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        make()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("mst", {"singles": 0.0}),
+        ("mst", {"singles": 0.6, "selection": 0.4}),
+        ("aim", {"rounds": 0}),
+        ("aim", {"selection": 1.0}),
+    ],
+)
+def test_bad_options_are_refused(name: str, options: dict[str, float]) -> None:
+    with pytest.raises(UsageError):
+        table_model(name, **options)
+
+
+def test_purse_is_exact_in_any_order() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        rho = float(10 ** rng.uniform(-8, 3))
+        purse = Purse(rho)
+        parts = [purse.take(rho * float(rng.uniform(0, 0.1))) for _ in range(9)]
+        parts.append(purse.rest())
+        assert sum(parts) == sum(reversed(parts)) == rho
+        assert purse.left == 0
+    with pytest.raises(BudgetError, match="does not fit"):
+        Purse(1.0).take(1.0)
+
+
+def test_auto_decides_by_public_facts_and_says_why() -> None:
+    few = {"a": 3, "b": 4}
+    assert choose(few, 0.1, None, 1.0)[0] == "aim"
+    assert choose({f"c{i}": 2 for i in range(100)}, 0.1, None, 1.0)[0] == "mst"
+    assert choose({"a": 3, "b": 1}, 0.1, None, 1.0)[0] == "independent"
+    name, reason = choose(few, 1e-7, 100.0, 1.0)
+    assert name == "independent"
+    assert "100 rows" in reason
+    assert choose(few, 0.1, 100.0, 1.0)[0] == "aim"
+    assert choose(few, 0.1, 100.0, 1000.0)[0] == "independent"
+
+
+def test_external_refuses_what_does_not_fit() -> None:
+    window = ArrayWindow({"a": [0, 1], "b": [0, 1]}, {"a": 2, "b": 2})
+
+    def take(codes: dict[str, object], structure: Structure | None = None, rho: float = 0.0) -> FittedTable:
+        return External(codes=codes, epsilon=1.0, delta=1e-6).fit(  # type: ignore[arg-type]
+            window, rho=rho, rows=None, structure=structure or Structure(), progress=lambda message, done: None
+        )
+
+    for codes, message in [
+        ({"a": [0]}, "no column 'b'"),
+        ({"a": [0], "b": [0], "c": [0]}, "unknown column 'c'"),
+        ({"a": [0], "b": [0, 1]}, "differ in length"),
+        ({"a": [0], "b": [2]}, "integer codes in 0..1"),
+        ({"a": [0], "b": [0.5]}, "integer codes"),
+    ]:
+        with pytest.raises(PlanError, match=message):
+            take(codes)
+    with pytest.raises(PlanError, match="spends no rho"):
+        take({"a": [0], "b": [0]}, rho=0.1)
+    never = Structure(zeros=(StructuralZero(("a", "b"), np.eye(2, dtype=bool)),))
+    with pytest.raises(PlanError, match="forbids"):
+        take({"a": [0], "b": [0]}, never)
+    same = Structure(dependencies=(Dependency(("a",), "b", np.array([0, 1])),))
+    with pytest.raises(PlanError, match="breaks the dependency"):
+        take({"a": [0], "b": [1]}, same)
+    with pytest.raises(UsageError, match="epsilon"):
+        External(codes={}, epsilon=-1.0)
+
+
+def test_external_rows_are_used_equally_often() -> None:
+    window = ArrayWindow({"a": [0]}, {"a": 5})
+    fitted = External(codes={"a": np.arange(5)}, epsilon=1.0).fit(
+        window, rho=0.0, rows=None, structure=Structure(), progress=lambda message, done: None
+    )
+    counts = np.bincount(fitted.sample(12, np.random.default_rng(0))["a"], minlength=5)
+    assert sorted(counts.tolist()) == [2, 2, 2, 3, 3]
+    assert sorted(fitted.sample(5, np.random.default_rng(0))["a"].tolist()) == [0, 1, 2, 3, 4]
+
+
+def test_an_entry_point_brings_a_mechanism(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = (
+        EntryPoint("borrowed", "dpweave.tables.independent:REGISTRATION", base.ENTRY_POINTS),
+        EntryPoint("broken", "dpweave.tables.independent:Independent", base.ENTRY_POINTS),
+    )
+    monkeypatch.setattr(base, "entry_points", lambda group: points if group == base.ENTRY_POINTS else ())
+    assert "borrowed" in base.registered()
+    assert isinstance(table_model("borrowed"), Independent)
+    codes, shape = planted(200)
+    fitted = fit("borrowed", ArrayWindow(codes, shape, seed=0), rho=0.1)
+    state, arrays = fitted.state()
+    assert restore("borrowed", state, arrays).rows == fitted.rows  # type: ignore[arg-type]
+    with pytest.raises(PlanError, match="not a dpweave"):
+        table_model("broken")
+    assert REGISTRATION.make is Independent
