@@ -83,6 +83,8 @@ class DuckDBSource(Source):
     def _typed(self, column: Any, stored: Type, declared: Type, *, verbatim: bool) -> Any:  # noqa: ARG002
         if stored.kind in AS_TEXT:
             column = column.cast("string")
+        if declared.kind == "bytes" and column.type().is_string():
+            return _bytes_of_base64(column)
         wanted = ibis_type(declared)
         return column if column.type() == wanted else column.try_cast(wanted)
 
@@ -97,6 +99,19 @@ class DuckDBSource(Source):
 
     def _reason(self, error: Exception) -> str | None:
         return reason(error)
+
+
+def _bytes_of_base64(column: Any) -> Any:
+    """Read bytes out of a CSV file; what is not base64 is null."""
+    import ibis.expr.datatypes as dt
+    from ibis import udf
+
+    def decoded(text: str): ...  # type: ignore[no-untyped-def]
+    def attempted(data: bytes): ...  # type: ignore[no-untyped-def]
+
+    for body in (decoded, attempted):
+        body.__annotations__["return"] = dt.binary
+    return udf.scalar.builtin(attempted, name="try")(udf.scalar.builtin(decoded, name="from_base64")(column))
 
 
 def cast_batches(batches: Any, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

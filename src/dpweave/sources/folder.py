@@ -30,6 +30,7 @@ def open_folder(folder: Path) -> DuckDBSource:
         raise SourceError(f"the folder {folder} holds no .parquet and no .csv file")
     refuse_twins(list(files), of="tables")
     connection = memory()
+    _keep_casts_out_of_readers(connection)
     name = folder.name or str(folder)
     stored = Database(tuple(_view(connection, table, path) for table, path in sorted(files.items())))
     package = folder / PACKAGE_FILE
@@ -47,6 +48,13 @@ def _require_held(declared: Database, stored: Database, *, package: Path) -> Non
                 raise SourceError(
                     f"{package} describes {table.name!r}.{column.name!r}, which no file of its folder holds"
                 )
+
+
+def _keep_casts_out_of_readers(connection: Any) -> None:
+    """Forbid an optimisation of DuckDB 2 that moves TRY_CAST into the CSV reader, where a bad value is an error."""
+    known = {name for (name,) in connection.con.execute("SELECT name FROM duckdb_optimizers()").fetchall()}
+    if "type_pushdown" in known:
+        connection.con.execute("SET disabled_optimizers = 'type_pushdown'")
 
 
 def _files(folder: Path) -> dict[str, Path]:

@@ -34,7 +34,7 @@ def as_arrow(frame: Any, *, name: str) -> pa.Table:
     """Return the frame as an Arrow table; what Arrow says of a column it cannot take quotes values and stays here."""
     import pyarrow as pa
 
-    is_pandas = type(frame).__module__.startswith("pandas.")
+    is_pandas = type(frame).__module__.split(".")[0] == "pandas"
     if not (is_pandas or hasattr(frame, "__arrow_c_stream__")):
         raise SourceError(
             f"table {name!r} is a {type(frame).__name__}, which Arrow cannot read; give pandas, polars or pyarrow"

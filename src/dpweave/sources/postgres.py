@@ -57,14 +57,11 @@ class PostgresSource(Source):
         """Write small in-memory tables as ``VALUES``: Ibis would create tables for them, which a reader may not."""
         import ibis.expr.operations as ops
 
-        def spelled(node: Any, _: Any, **kwargs: Any) -> Any:
-            if isinstance(node, ops.InMemoryTable):
-                query = _values(node.data.to_pyarrow(node.schema))
-                return ops.SQLQueryResult(query, node.schema, self.connection)
-            return node.__recreate__(kwargs) if kwargs else node
-
-        node = expression.op()
-        return node.replace(spelled).to_expr() if node.find(ops.InMemoryTable) else expression
+        spelled = {
+            node: ops.SQLQueryResult(_values(node.data.to_pyarrow(node.schema)), node.schema, self.connection)
+            for node in expression.op().find(ops.InMemoryTable)
+        }
+        return expression.op().replace(spelled).to_expr() if spelled else expression
 
     def _is_view(self, name: str) -> bool:
         query = (
