@@ -224,11 +224,12 @@ class Plan:
         names or types look like identifiers or free text are not modelled.
         """
         from dpweave.drafting import draft_plan
+        from dpweave.schema.reflect import propose_keys
         from dpweave.sources import open_source
 
         with open_source(source) as opened:
             return draft_plan(
-                opened.database,
+                opened.database if opened.declares_keys else propose_keys(opened.database),
                 protect=tuple(protect),
                 public=tuple(public),
                 neighbours=neighbours,
@@ -249,7 +250,7 @@ class Plan:
                         f"the plan is for another schema: {table.name!r} has no column {column.name!r}: {nearest(column.name, have.column)}"
                     )
                 real = have.column[column.name].type.kind
-                if real != column.column.type.kind:
+                if real not in (column.column.type.kind, "text", "unknown"):  # text is cast, if the source can
                     raise PlanError(
                         f"the plan is for another schema: {table.name}.{column.name} is {have.column[column.name].type} in the source "
                         f"and {column.column.type} in the plan"
