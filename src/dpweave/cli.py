@@ -386,6 +386,12 @@ def evaluate(
     target: Annotated[str, typer.Argument(metavar="TARGET", help="The synthetic database.")],
     plan: PlanOption,
     k: Annotated[int, typer.Option("-k", help="Compare marginals of up to so many columns.")] = 3,
+    predict: Annotated[
+        str | None,
+        typer.Option(
+            "--predict", metavar="TABLE.COLUMN", help="A column to predict on real rows, trained on synthetic ones."
+        ),
+    ] = None,
     may_see: Annotated[
         bool, typer.Option("--i-may-see-real-data", help="Say that you may look at the private rows themselves.")
     ] = False,
@@ -407,7 +413,7 @@ def evaluate(
     if out is not None:
         _require_free(out, force=force)
     chosen = Plan.load(plan)
-    result = library_evaluate(source, _read_copy(target, chosen), chosen, k=k)
+    result = library_evaluate(source, _read_copy(target, chosen), chosen, k=k, target=predict)
     if out is not None:
         result.to_html(out)
     if as_json:
