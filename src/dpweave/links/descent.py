@@ -98,7 +98,8 @@ def descend(
     starts from an extrapolated point (Nesterov; momentum is dropped whenever it points uphill), for problems that are
     solved whole rather than in slices. Stops early once ``gap`` <= ``tolerance``, which is looked at now and then.
 
-    ``answers`` are frequencies stacked by :meth:`LinkOperator.stack`, ``links`` is m. Starts from the set's centre.
+    ``answers`` are frequencies stacked by :meth:`LinkOperator.stack`, ``links`` is m. Starts from the set's
+    centre unless ``start`` is given.
     """
     if links <= 0:
         raise UsageError(f"links = {links}: the relaxed problem needs at least one link")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpweave.errors import UsageError
-from dpweave.links.block import Block, place_links
+from dpweave.links.block import Block, keep_links, place_links
 from dpweave.links.projection import project_capped_simplex
 from dpweave.links.sampling import cell_counts
 
@@ -47,4 +47,7 @@ class CappedSimplex:
 
 def round_many_to_many(b: FloatArray, block: Block, rng: np.random.Generator) -> IntArray:
     """Exactly ``block.links`` distinct pairs, each with its probability ``b`` (`alg::rec_ubs`, weighted form)."""
-    return place_links(cell_counts(b, block.multiplicity, rng), block, rng)
+    counts = cell_counts(b, block.multiplicity, rng)
+    if block.current is None:
+        return place_links(counts, block, rng)
+    return np.concatenate([keep_links(counts[1], block, block.current, rng), place_links(counts[0], block, rng)])

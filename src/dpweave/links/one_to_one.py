@@ -28,7 +28,7 @@ class MatchingPolytope:
     left: FloatArray
     right: FloatArray
     links: float
-    sweeps: int = 20
+    sweeps: int = 6
 
     @classmethod
     def of(cls, block: Block) -> MatchingPolytope:
@@ -45,7 +45,7 @@ class MatchingPolytope:
                 before = x + memory[i]
                 x = onto(before)
                 memory[i] = before - x
-            if self._excess(x) < 1e-9:
+            if self._excess(x) < 1e-6:
                 break
         return x
 

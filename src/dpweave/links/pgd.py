@@ -151,10 +151,6 @@ class PGD:
         return wiring.links
 
 
-LAYERS = np.array([0.0, 1.0])[:, None, None]
-WARM = True
-
-
 class Wiring:
     """Links of a problem on their way: random at first, then rewired slice by slice towards noisy frequencies."""
 
@@ -211,7 +207,7 @@ class Wiring:
             links=part.links,
             left_rows=part.left,
             right_rows=part.right,
-            current=self._positions(part) if self.problem.kind == "many-to-many" and WARM else None,
+            current=self._positions(part),
         )
         new = rewire(block, worst, self.problem, iterations=self.settings.iterations, rng=self._rng)
         moved = np.stack([part.left[new[:, 0]], part.right[new[:, 1]]], axis=1)
@@ -262,7 +258,7 @@ def solve(
         operator.stack(targets),
         feasible_set(block, problem),
         links=block.links,
-        start=None if block.current is None else np.broadcast_to(LAYERS, block.multiplicity.shape),
+        start=block.start,
         iterations=iterations,
         tolerance=tolerance,
         accelerate=accelerate,

@@ -58,10 +58,12 @@ def _shift(v: FloatArray, w: FloatArray | None, total: float) -> float:
     return _shift_by_sorting(v, np.ones_like(v) if w is None else w, total) if y is None else y
 
 
-def _newton(v: FloatArray, w: FloatArray | None, total: float, y: float, *, steps: int = 10) -> float | None:
-    """Newton's method: exact as soon as no breakpoint lies between the last two points. None where it wanders."""
-    lo, hi = -np.inf, np.inf
+def _newton(v: FloatArray, w: FloatArray | None, total: float, y: float, *, steps: int = 20) -> float | None:
+    """Newton's method inside a bracket: exact as soon as no breakpoint lies between the last two points."""
+    lo, hi = -float(v.max()), 1.0 - float(v.min())
     for _ in range(steps):
+        if not lo < y < hi:
+            y = 0.5 * (lo + hi)
         x = v + y
         free = (x > 0.0) & (x < 1.0)
         np.clip(x, 0.0, 1.0, out=x)
@@ -70,11 +72,7 @@ def _newton(v: FloatArray, w: FloatArray | None, total: float, y: float, *, step
             return y
         lo, hi = (y, hi) if missing > 0.0 else (lo, y)
         steepness = float(np.count_nonzero(free) if w is None else w @ free)
-        if steepness <= 0.0:
-            return None
-        y += missing / steepness
-        if not lo < y < hi:
-            return None
+        y = y + missing / steepness if steepness > 0.0 else hi
     return None
 
 

@@ -124,7 +124,8 @@ class LinkOperator:
     that belong to no workload are zero. ``blocks[w]`` cuts the answers of w out of it.
 
     ``multiplicity`` is the number of pairs of rows that a pair of types stands for. It is the product of the two
-    multiplicities, less the pairs that may not be linked (a row with itself).
+    multiplicities, less the pairs that may not be linked (a row with itself). With one more axis in front it splits
+    the pairs of two types into layers, such as those linked now and the others; then ``b`` has that axis too.
     """
 
     def __init__(
@@ -135,7 +136,7 @@ class LinkOperator:
         self.workloads = tuple(workloads)
         if multiplicity is None:
             multiplicity = np.multiply.outer(left.multiplicity, right.multiplicity).astype(np.float64)
-        if multiplicity.shape != (left.count, right.count):
+        if multiplicity.shape[-2:] != (left.count, right.count):
             raise UsageError(f"multiplicity {multiplicity.shape} for {left.count} × {right.count} types")
         self.multiplicity = multiplicity
         self._u, rows = _one_hot(left, dict.fromkeys(w.left for w in self.workloads))
@@ -150,9 +151,9 @@ class LinkOperator:
         self._right_first = narrow_right
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """Left and right number of types: the shape of ``b``."""
-        return self.left.count, self.right.count
+    def shape(self) -> tuple[int, ...]:
+        """The shape of ``b``: left and right number of types, behind the layers where there are any."""
+        return self.multiplicity.shape
 
     def histogram(self, mass: FloatArray) -> FloatArray:
         """Answers of a total ``mass`` per pair of types."""
@@ -162,7 +163,8 @@ class LinkOperator:
 
     def apply(self, b: FloatArray) -> FloatArray:
         r""":math:`\hat{\mathbf Q} b` where each pair of rows of a pair of types has the value ``b``."""
-        return self.histogram(b * self.multiplicity)
+        mass = b * self.multiplicity
+        return self.histogram(mass if mass.ndim == 2 else mass.sum(axis=0))
 
     def adjoint(self, r: FloatArray) -> FloatArray:
         r""":math:`\hat{\mathbf Q}^T r`, one value per pair of types, shared by all its pairs of rows.
