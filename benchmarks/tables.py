@@ -17,9 +17,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import tempfile
+from contextlib import closing
 from itertools import combinations
 from pathlib import Path
 
@@ -32,22 +34,26 @@ THEIRS = ("mst", "aim")
 
 def load(name: str) -> dict[str, np.ndarray]:
     """Codes of one benchmark table: values in sorted order; census ages and hours in steps of five."""
-    import duckdb
-
     here = Path(__file__).resolve().parents[1]
     data = Path(os.environ.get("DPWEAVE_DATA", here.parent / "shared" / "data"))
     if not data.is_dir():
         sys.exit(f"no data at {data}; set DPWEAVE_DATA")
-    queries = {
-        "users": f"SELECT gender, age, occupation FROM '{data}/movielens/users.parquet'",
-        "movies": f"SELECT * EXCLUDE (movie_id, title) FROM '{data}/movielens/movies.parquet'",
-        "census": "SELECT member_id, age // 5 AS age, sex, relate, race_id, esr, CASE WHEN wkhp < 0 THEN -1 ELSE wkhp // 5 "
-        "END AS wkhp, schg, mil, industry FROM census.person",
-    }
-    connection = duckdb.connect()
     if name == "census":
-        connection.execute(f"ATTACH '{data}/census.sqlite' AS census (TYPE sqlite)")
-    columns = connection.execute(queries[name]).fetchnumpy()
+        plain = ["member_id", "sex", "relate", "race_id", "esr", "schg", "mil", "industry"]
+        wanted = {**{c: c for c in plain}, "age": "age / 5", "wkhp": "max(wkhp, -5) / 5"}
+        with closing(sqlite3.connect(data / "census.sqlite")) as connection:
+            rows = np.array(connection.execute(f"SELECT {', '.join(wanted.values())} FROM person").fetchall())
+        columns = dict(zip(wanted, rows.T, strict=True))
+    else:
+        import pyarrow.parquet as pq
+
+        table = pq.read_table(data / "movielens" / f"{name}.parquet")
+        kept = (
+            ["gender", "age", "occupation"]
+            if name == "users"
+            else [c for c in table.column_names if c.startswith("is_")]
+        )
+        columns = {c: table[c].to_numpy() for c in kept}
     return {column: np.unique(np.asarray(v), return_inverse=True)[1].astype(np.int64) for column, v in columns.items()}
 
 
@@ -84,7 +90,7 @@ def ours(mechanism: str, codes: dict[str, np.ndarray], seed: int) -> dict[str, n
             self.noise = SecureNoise()
             self.known: dict[tuple[str, ...], np.ndarray] = {}
 
-        def l1(self, columns: tuple[str, ...]) -> float:
+        def l1(self, columns: tuple[str, ...]) -> float:  # noqa: ARG002
             return 1.0
 
         l2 = l1
@@ -115,7 +121,7 @@ def ours(mechanism: str, codes: dict[str, np.ndarray], seed: int) -> dict[str, n
         rho=rho_of_epsilon(EPSILON, delta=DELTA),
         rows=None,
         structure=Structure(),
-        progress=lambda message, done: None,
+        progress=lambda *_: None,
     )
     return fitted.sample(next(iter(codes.values())).size, np.random.default_rng(seed))
 
@@ -133,7 +139,7 @@ def dpmm(mechanism: str, codes: dict[str, np.ndarray], seed: int) -> dict[str, n
     return {c: made[c].to_numpy().astype(np.int64) for c in frame}
 
 
-def opendp(mechanism: str, codes: dict[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
+def opendp(mechanism: str, codes: dict[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:  # noqa: ARG001
     import opendp.prelude as dp
     import polars as pl
 
@@ -178,7 +184,7 @@ def run(library: str, python: str, mechanism: str, codes: dict[str, np.ndarray],
         np.savez(given, **codes)
         command = [python, __file__, "--worker", library, mechanism, given, made, str(seed)]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-        with open(f"{folder}/log", "wb") as log:
+        with Path(f"{folder}/log").open("wb") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
             try:
                 process.wait(timeout=limit)
