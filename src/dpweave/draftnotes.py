@@ -53,10 +53,11 @@ def draft_text(
 ) -> tuple[Plan, str]:
     """Draft a plan and write it with comments; where ``protect`` leaves tables open, more are proposed. Reads no row."""
     from dpweave.drafting import draft_plan
+    from dpweave.schema.reflect import propose_keys
     from dpweave.sources import open_source
 
     with open_source(source) as opened:
-        database = opened.database
+        database = opened.database if opened.declares_keys else propose_keys(opened.database)
         complete = propose_protect(database, protect=protect, public=public)
         plan = draft_plan(database, protect=complete, public=public, neighbours=neighbours, max_degree=max_degree)
     added = complete[len(protect) :] if protect else ()
