@@ -16,8 +16,8 @@ from dpweave.links.base import LinkModel, link_model
 from dpweave.links.workload import cross_workloads
 from dpweave.privacy.accounting import require_number, rho_of_epsilon, round_down
 from dpweave.privacy.sensitivity import movement
-from dpweave.relations import Relation, model_columns, relations
-from dpweave.schema.domain import Attribute, Learn, View
+from dpweave.relations import Relation, counted_keys, model_columns, relations
+from dpweave.schema.domain import Attribute, Learn, View, degree
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,6 +60,12 @@ def tasks(plan: Plan) -> tuple[Task, ...]:
     for name in plan.promise.private:
         table = plan.table[name]
         out += [Task("domains", name, c.name) for c in table.columns if isinstance(c.domain, Learn)]
+        out += [
+            Task("domains", name, degree(child, key))
+            for child, key in counted_keys(plan, name)
+            if plan.table[child].key[key].degree_cap is None
+            and not plan.database[child].is_unique(plan.database[child].key[key].columns)
+        ]
         out.append(Task("sizes", name))
         if columns := model_columns(plan, name):
             out.append(Task("tables", name, weight=table.weight * len(columns)))
@@ -95,7 +101,8 @@ def relation_model(plan: Plan, relation: Relation) -> LinkModel:
 
 def is_category(plan: Plan, task: Task) -> bool:
     """Whether a task learns a list of categories, which costs delta too."""
-    return task.group == "domains" and plan.table[task.table].column[task.item].column.type.kind == "text"
+    column = plan.table[task.table].column.get(task.item)
+    return task.group == "domains" and column is not None and column.column.type.kind == "text"
 
 
 def task_view(plan: Plan, task: Task) -> View:

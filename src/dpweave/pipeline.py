@@ -13,12 +13,12 @@ from dpweave.privacy.ledger import Ledger
 from dpweave.privacy.noise import InsecureNoise
 from dpweave.privacy.release import certify
 from dpweave.progress import Progress, reporter
-from dpweave.relations import Relation, derived_codecs, model_columns
+from dpweave.relations import ANY_DEGREE, Relation, counted_keys, degree_codec, derived_codecs, model_columns
 from dpweave.schema.codec import Codec
-from dpweave.schema.domain import Domain, Learn, View
+from dpweave.schema.domain import Domain, Learn, View, degree
 from dpweave.sources import open_source
 from dpweave.tables.base import Structure, table_model
-from dpweave.tables.domains import categories_from, learn_bins, public_domain
+from dpweave.tables.domains import categories_from, largest_degree, learn_bins, public_domain
 from dpweave.weaving import Fabric, Weaver
 
 if TYPE_CHECKING:
@@ -104,9 +104,23 @@ def _learn_domains(
                         )
                 plan = plan.replace_domain(table.name, column.name, domain)
             curator.set_codec(table.name, column.name, Codec(column.column, domain))
-        if table.name not in public:
-            for name, codec in derived_codecs(plan, table.name).items():
-                curator.set_codec(table.name, name, codec)
+    for name in plan.promise.private:
+        plan = _learn_degrees(curator, plan, allocation, name, report)
+        for column_name, codec in derived_codecs(plan, name).items():
+            curator.set_codec(name, column_name, codec)
+    return plan
+
+
+def _learn_degrees(curator: Curator, plan: Plan, allocation: Allocation, name: str, report: Progress) -> Plan:
+    """Find out how many rows an owner has at most, where the plan does not say."""
+    for child, key in counted_keys(plan, name):
+        task = Task("domains", name, degree(child, key))
+        if task in allocation.tasks:
+            with report.step(f"learn how many {child} a row of {name} has"):
+                curator.set_codec(name, task.item, degree_codec(child, key, ANY_DEGREE))
+                window = curator.window(View.of_table(name, (task.item,)), name=task.name)
+                (counts,) = window.measure([(task.item,)], rho=allocation.tasks[task])
+                plan = plan.replace_degree_cap(child, key, largest_degree(counts, ANY_DEGREE))
     return plan
 
 

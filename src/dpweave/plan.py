@@ -64,6 +64,8 @@ class KeyPlan:
     max_degree: int | None = None
     method: str = "auto"
     weight: float = 1.0
+    degree_cap: int | None = None
+    """For an owning key: up to how many owned rows are told apart. Learned under the budget where it is not declared."""
 
 
 @dataclass(frozen=True)
@@ -162,6 +164,9 @@ class Plan:
             where = f"the foreign key {key.key.name!r} of {table.name!r}"
             if key.role not in ROLES:
                 raise PlanError(f"{where} has a role {key.role!r} that does not exist: {nearest(key.role, ROLES)}")
+            cap = key.degree_cap
+            if cap is not None and (isinstance(cap, bool) or not isinstance(cap, int) or cap < 1):
+                raise PlanError(f"degree_cap of {where} must be a whole number of at least 1, not {cap!r}")
             if not key.weight > 0:
                 raise PlanError(f"{where} needs a positive weight, not {key.weight}")
             if key.method not in METHODS:
@@ -338,6 +343,12 @@ class Plan:
             shares=Shares(**budget),
         )
 
+    def replace_degree_cap(self, table: str, key: str, cap: int) -> Plan:
+        """Return a copy with another cap on the degrees by one key."""
+        target = self.table[table]
+        keys = tuple(replace(k, degree_cap=cap) if k.key.name == key else k for k in target.keys)
+        return replace(self, tables=tuple(replace(t, keys=keys) if t.name == table else t for t in self.tables))
+
     def replace_domain(self, table: str, column: str, domain: Declared) -> Plan:
         """Return a copy with another domain for one column."""
         target = self.table.get(table)
@@ -418,18 +429,29 @@ def _key_to_dict(plan: KeyPlan) -> dict[str, Any]:
         out["method"] = plan.method
     if plan.weight != 1.0:
         out["weight"] = plan.weight
+    if plan.degree_cap is not None:
+        out["degree_cap"] = plan.degree_cap
     return out
 
 
 def _key_from_dict(where: str, name: str, data: Mapping[str, Any]) -> KeyPlan:
-    _refuse_unknown(where, data, ("columns", "references", "target", "role", "max_degree", "method", "weight"))
+    _refuse_unknown(
+        where, data, ("columns", "references", "target", "role", "max_degree", "method", "weight", "degree_cap")
+    )
     for need in ("columns", "references", "target", "role"):
         if need not in data:
             raise PlanError(f"{where} lacks {need!r}")
     key = ForeignKey(
         _names(f"{where}.columns", data["columns"]), data["references"], _names(f"{where}.target", data["target"]), name
     )
-    return KeyPlan(key, data["role"], data.get("max_degree"), data.get("method", "auto"), data.get("weight", 1.0))
+    return KeyPlan(
+        key,
+        data["role"],
+        data.get("max_degree"),
+        data.get("method", "auto"),
+        data.get("weight", 1.0),
+        data.get("degree_cap"),
+    )
 
 
 def _column_to_dict(plan: ColumnPlan) -> dict[str, Any]:

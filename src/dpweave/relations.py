@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from dpweave.schema.domain import Path
 
 Kind = Literal["many-to-many", "one-to-many", "one-to-one"]
-DEGREE_REACH = 20
-"""Degrees are told apart up to this many times ``max_degree``."""
+ANY_DEGREE = buckets(1 << 20, fine=1, growth=2.0)
+"""Buckets in which the largest degree is looked for, where the plan does not declare a cap."""
 
 
 @dataclass(frozen=True)
@@ -53,18 +53,25 @@ class Relation:
         return bool(self.left) and bool(self.right)
 
 
+def counted_keys(plan: Plan, table: str) -> tuple[tuple[str, str], ...]:
+    """Return the owning keys, as (table, key), whose rows are counted as degrees of the rows of ``table``."""
+    keys = ((child, plan.promise.owning[child]) for child in plan.promise.private if child in plan.promise.owning)
+    return tuple((c, k) for c, k in keys if c != table and plan.database[c].key[k].target == table)
+
+
 def degree_codecs(plan: Plan, table: str) -> dict[str, Codec]:
     """Return the degree columns of a table's rows: how many rows each of them owns by each owning key."""
     out = {}
-    for child in plan.promise.private:
-        key = plan.promise.owning.get(child)
-        if key is None or plan.database[child].key[key].target != table or child == table:
-            continue
-        name = degree(child, key)
+    for child, key in counted_keys(plan, table):
         one = plan.database[child].is_unique(plan.database[child].key[key].columns)
-        cap = 1 if one else DEGREE_REACH * plan.promise.bounds[child, key]
-        out[name] = Codec(Column(name, Type("integer"), nullable=False), Bins(buckets(cap)))
+        cap = 1 if one else plan.table[child].key[key].degree_cap
+        out[degree(child, key)] = degree_codec(child, key, buckets(cap) if cap is not None else ANY_DEGREE)
     return out
+
+
+def degree_codec(child: str, key: str, edges: tuple[int, ...]) -> Codec:
+    """Return the codec of one degree column."""
+    return Codec(Column(degree(child, key), Type("integer"), nullable=False), Bins(edges))
 
 
 def presence_codecs(plan: Plan, table: str) -> dict[str, Codec]:

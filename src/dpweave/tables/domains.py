@@ -140,6 +140,12 @@ def _support(counts: FloatArray, sigma: float) -> tuple[int, int]:
     return (first, last) if first <= last else (0, len(counts) - 1)
 
 
+def largest_degree(marginal: NoisyMarginal, edges: tuple[int, ...]) -> int:
+    """Return the upper end of the last bucket of degrees that clearly holds rows; what noise alone makes is cut off."""
+    _, last = _support(marginal.counts.astype(np.float64), marginal.sigma)
+    return max(edges[last + 1] - 1, 1)
+
+
 def public_domain(column: Column, values: list[object], *, bins: int) -> Domain:
     """Domain of a column whose values are public, from those values themselves."""
     if column.type.ordered:
