@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
+    from dpweave.plan import KeyPlan
     from dpweave.privacy.release import Certificate
     from dpweave.schema.domain import Declared
     from dpweave.schema.model import Type
@@ -68,7 +69,7 @@ QUESTIONS = {
     "employees": "SELECT count(*) FROM employees",
     "mean age of customers": "SELECT avg(age) FROM customers",
     "share of premium customers": "SELECT avg((segment = 'premium')::INT) FROM customers",
-    "share of premium, over 60 years": "SELECT avg((segment = 'premium')::INT) FROM customers WHERE age > 60",
+    "share of premium, from 66 years on": "SELECT avg((segment = 'premium')::INT) FROM customers WHERE age >= 66",
     "share of returned, store orders": "SELECT avg((status = 'returned')::INT) FROM orders WHERE channel = 'store'",
     "share of returned, web orders": "SELECT avg((status = 'returned')::INT) FROM orders WHERE channel = 'web'",
     "orders per basic customer": """
@@ -77,10 +78,10 @@ QUESTIONS = {
     "orders per premium customer": """
         SELECT count(order_id) / count(DISTINCT c.customer_id) FROM customers c LEFT JOIN orders USING (customer_id)
         WHERE segment = 'premium'""",
-    "share of app orders, under 35 years": """
-        SELECT avg((channel = 'app')::INT) FROM orders JOIN customers USING (customer_id) WHERE age < 35""",
-    "share of app orders, over 60 years": """
-        SELECT avg((channel = 'app')::INT) FROM orders JOIN customers USING (customer_id) WHERE age > 60""",
+    "share of app orders, under 30 years": """
+        SELECT avg((channel = 'app')::INT) FROM orders JOIN customers USING (customer_id) WHERE age < 30""",
+    "share of app orders, from 66 years on": """
+        SELECT avg((channel = 'app')::INT) FROM orders JOIN customers USING (customer_id) WHERE age >= 66""",
     "share of electronics, app items": """
         SELECT avg((category = 'electronics')::INT) FROM order_items JOIN orders USING (order_id)
         JOIN products USING (product_id) WHERE channel = 'app'""",
@@ -216,7 +217,7 @@ def shop_plan(path: Path) -> Plan:
     tables = tuple(
         replace(
             table,
-            keys=tuple(replace(k, max_degree=bounds.get((table.name, k.key.name), k.max_degree)) for k in table.keys),
+            keys=tuple(_bounded(k, bounds.get((table.name, k.key.name))) for k in table.keys),
         )
         for table in plan.tables
     )
@@ -230,18 +231,25 @@ def shop_plan(path: Path) -> Plan:
     return plan
 
 
+def _bounded(key: KeyPlan, bound: int | None) -> KeyPlan:
+    """Declare a bound; where rows are owned, also that no more than so many occur, so that this need not be learned."""
+    if bound is None:
+        return key
+    return replace(key, max_degree=bound, degree_cap=bound if key.role == "owning" else None)
+
+
 def _domain(table: str, column: str, kind: Type) -> Declared | None:
     match table, column:
         case "customers", "country":
             return Categories(COUNTRIES)
         case "customers", "age":
-            return even_bins(kind, 18, 89, 18)
+            return even_bins(kind, 18, 89, 6)
         case "customers", "segment":
             return Categories(SEGMENTS)
         case "customers", "joined":
-            return even_bins(kind, date(2018, 1, 1), date(2025, 12, 31), 16)
+            return even_bins(kind, date(2018, 1, 1), date(2025, 12, 31), 8)
         case "orders", "placed":
-            return even_bins(kind, datetime(2024, 1, 1), datetime(2025, 12, 31, 23, 59, 59), 24)
+            return even_bins(kind, datetime(2024, 1, 1), datetime(2025, 12, 31, 23, 59, 59), 8)
         case "orders", "channel":
             return Categories(CHANNELS)
         case "orders", "status":
@@ -253,7 +261,7 @@ def _domain(table: str, column: str, kind: Type) -> Declared | None:
         case "employees", "grade":
             return even_bins(kind, 1, 5, 5)
         case "employees", "salary":
-            return even_bins(kind, 20_000, 120_000, 10)
+            return even_bins(kind, 20_000, 120_000, 5)
     return None
 
 
@@ -312,9 +320,9 @@ def _products(count: int, rng: np.random.Generator) -> pa.Table:
 def _customers(count: int, rng: np.random.Generator) -> pa.Table:
     import pyarrow as pa
 
-    age = np.clip(rng.gamma(6.0, 5.0, count) + 16, 18, 89).astype(int)
-    segment = (rng.random(count) < 0.25 + 0.25 * (age > 60)).astype(int) + (
-        rng.random(count) < 0.15 + 0.40 * (age > 60)
+    age = np.clip(rng.gamma(4.0, 8.0, count) + 16, 18, 89).astype(int)
+    segment = (rng.random(count) < 0.25 + 0.25 * (age >= 66)).astype(int) + (
+        rng.random(count) < 0.15 + 0.40 * (age >= 66)
     )
     joined = np.datetime64("2018-01-01") + rng.integers(8 * 365, size=count)
     return pa.table(
@@ -337,7 +345,7 @@ def _orders(customers: pa.Table, rng: np.random.Generator) -> pa.Table:
     number = np.minimum(rng.poisson(rate), ORDERS_PER_CUSTOMER)
     buyer = np.repeat(np.arange(customers.num_rows), number)
     count = len(buyer)
-    app = rng.random(count) < np.where(age[buyer] < 35, 0.75, np.where(age[buyer] > 60, 0.1, 0.4))
+    app = rng.random(count) < np.where(age[buyer] < 30, 0.75, np.where(age[buyer] >= 66, 0.1, 0.4))
     channel = np.where(app, 0, rng.integers(1, 3, size=count))
     returned = rng.random(count) < np.where(channel == 1, 0.03, 0.15)
     return pa.table(

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from dpweave.budget import Allocation, Task, allocate, is_category, link_method, task_view, touched
 from dpweave.privacy.accounting import gaussian_sigma, split
 from dpweave.privacy.sensitivity import movement
-from dpweave.relations import degree_codecs, model_columns, relations
-from dpweave.schema.domain import Bins, Categories, Learn, Opaque, View, parse_degree, size
+from dpweave.relations import degree_codecs, derived_codecs, model_columns, relations
+from dpweave.schema.domain import Bins, Categories, Learn, Opaque, View, parse_degree, parse_presence, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -89,6 +89,7 @@ class Learned:
 
     column: str
     kind: str
+    """``categories``, ``bins``, or ``degrees``: the largest number of rows that one row owns."""
     rho: float
     delta: float
     sigma: float
@@ -190,6 +191,8 @@ def _spendings(plan: Plan, allocation: Allocation) -> tuple[Spending, ...]:
 
 def _sigma(plan: Plan, task: Task, rho: float) -> float | None:
     """Noise of a task's counts; links choose what they measure, so nothing is known of theirs beforehand."""
+    if task.group == "domains" and parse_degree(task.item):
+        return gaussian_sigma(_worst_l2(plan, task), rho)
     match task.group:
         case "links":
             return None
@@ -207,9 +210,16 @@ def _quantile_share(plan: Plan, task: Task, rho: float) -> float:
     return rho if declared else split(rho, [1, 2])[1]
 
 
-def _worst_l2(plan: Plan, task: Task) -> float:
+def _worst_l2(plan: Plan, task: Task, *, ordinary: bool = True) -> float:
+    """Largest L2 sensitivity of the counts over one column of a task's view, or of its number of rows.
+
+    Whether a linking key is null moves further than what a row says itself; ``ordinary`` leaves such columns out.
+    """
     view = task_view(plan, task)
-    return max(movement(plan.promise, view, (), unit).l2 for unit in plan.promise.protected)
+    names = [name for name, _ in view.columns]
+    kept = [name for name in names if not parse_presence(name)] if ordinary else names
+    single: list[tuple[str, ...]] = [(name,) for name in kept or names] or [()]
+    return max(movement(plan.promise, view, columns, unit).l2 for unit in plan.promise.protected for columns in single)
 
 
 def _learnings(plan: Plan, allocation: Allocation) -> tuple[Learned, ...]:
@@ -227,6 +237,8 @@ def _learnings(plan: Plan, allocation: Allocation) -> tuple[Learned, ...]:
             rows = max(movement(plan.promise, view, (), unit).down for unit in plan.promise.protected)
             threshold = threshold_for(allocation.category_delta, sigma, l0=rows, linf=rows)
             found.append(Learned(name, "categories", rho, allocation.category_delta, sigma, threshold))
+        elif counted := parse_degree(task.item):
+            found.append(Learned(f"{counted[0]} per row of {task.table}", "degrees", rho, 0.0, sigma, None))
         else:
             found.append(Learned(name, "bins", rho, 0.0, sigma, None))
     return tuple(found)
@@ -274,7 +286,7 @@ def _mechanism(plan: Plan, table: TablePlan, allocation: Allocation) -> tuple[st
         return table.mechanism, "the plan says so"
     if shape is None:
         return "auto", "chosen once the domains are learned"
-    chosen, why = choose(shape, allocation.tasks[task], table.rows, _worst_l2(plan, task))
+    chosen, why = choose(shape, allocation.tasks[task], table.rows, _worst_l2(plan, task, ordinary=False))
     return chosen, why.removeprefix(f"{chosen}, ").rstrip(".")
 
 
@@ -293,7 +305,7 @@ def _shape(plan: Plan, name: str) -> dict[str, int] | None:
         if column.domain is None or isinstance(column.domain, Learn):
             return None
         found[column.name] = size(column.domain, nullable=column.column.nullable)
-    return found | {name: codec.size for name, codec in degree_codecs(plan, name).items()}
+    return found | {column: codec.size for column, codec in derived_codecs(plan, name).items()}
 
 
 def _largest_marginal(plan: Plan) -> int | None:
@@ -457,15 +469,15 @@ def _learned(e: Explanation) -> str:
     if not e.learned:
         return ""
     lines = ["Domains that are learned, and their price"]
-    alike: dict[tuple[int | None, str], list[str]] = {}
+    alike: dict[tuple[str, int | None, str], list[str]] = {}
     for item in e.learned:
-        alike.setdefault((item.threshold, _short(item.sigma)), []).append(item.column)
-    for (threshold, sigma), columns in alike.items():
-        price = (
-            f"bins from quantiles with noise of ± {sigma} rows"
-            if threshold is None
-            else f"a category needs about {threshold:,} rows to be kept, rarer ones become 'other'"
-        )
+        alike.setdefault((item.kind, item.threshold, _short(item.sigma)), []).append(item.column)
+    for (kind, threshold, sigma), columns in alike.items():
+        price = {
+            "categories": f"a category needs about {threshold or 0:,} rows to be kept, rarer ones become 'other'",
+            "bins": f"bins from quantiles with noise of ± {sigma} rows",
+            "degrees": f"the largest number, from counts with noise of ± {sigma} rows",
+        }[kind]
         lines.append(_wrap(f"{', '.join(columns)}: {price}", first="  ", rest="    "))
     return "\n".join(lines)
 
