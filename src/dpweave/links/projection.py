@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _SMALL = 1 << 14
 """Up to this many undecided entries, sorting their breakpoints is cheaper than thinning them out further."""
+_NEWTON = 1 << 20
+"""Up to this many entries, some Newton steps over all of them are cheaper than sorting a sample first."""
 
 
 def project_capped_simplex(b: FloatArray, *, total: float, weights: FloatArray | None = None) -> FloatArray:
@@ -52,10 +54,13 @@ def project_capped_simplex(b: FloatArray, *, total: float, weights: FloatArray |
 
 def _shift(v: FloatArray, w: FloatArray | None, total: float) -> float:
     r"""The ``y`` with :math:`\sum_i w_i \mathrm{clip}(v_i + y, 0, 1) = m`."""
-    if len(v) > _SMALL:
-        return _shift_by_halving(v, w, total)
-    y = _newton(v, w, total, 0.0)
-    return _shift_by_sorting(v, np.ones_like(v) if w is None else w, total) if y is None else y
+    if len(v) <= _NEWTON:
+        y = _newton(v, w, total, 0.0)
+        if y is not None:
+            return y
+    if len(v) <= _SMALL:
+        return _shift_by_sorting(v, np.ones_like(v) if w is None else w, total)
+    return _shift_by_halving(v, w, total)
 
 
 def _newton(v: FloatArray, w: FloatArray | None, total: float, y: float, *, steps: int = 20) -> float | None:

@@ -1,0 +1,507 @@
+"""The paper's experiments (`sec::experiments`): how well links are learned by its own method, from one command.
+
+    python benchmarks/paper.py run [--data FOLDER] [--movielens DIR] [--ipums FILE] [--only SWEEP ...] [--seeds N]
+    python benchmarks/paper.py write        # tables and plots from what was run so far, into docs/paper.md
+
+Runs are kept in benchmarks/paper.json and not repeated; delete the file to start afresh. Everything goes through
+``dw.fit`` (tables) and ``dw.link`` (links), so all noise is the Curator's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sqlite3
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import dpweave as dw
+from dpweave.links.base import RandomWiring
+from dpweave.links.pgd import PGD
+from dpweave.links.workload import answers_from_links, cross_workloads
+from dpweave.plan import ColumnPlan, Plan, TablePlan
+from dpweave.schema.arrow import type_of_arrow
+from dpweave.schema.domain import Categories
+from dpweave.schema.model import Column
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "paper.json"
+DELTA = 1e-5
+TABLE_EPSILON = 2.0
+EPSILONS = {"movielens": (0.1, 0.5, 1.0, 2.0, 4.0, 6.0, 10.0), "census": (0.05, 0.1, 0.25, 0.5, 0.75, 1.0)}
+SWEEPS: dict[str, tuple[float, ...]] = {
+    "T": (3, 5, 10, 15, 25),
+    "alpha": (0.0, 0.1, 0.2, 0.5, 0.8),
+    "K": (1, 3, 5, 8),
+    "worst": (2, 4, 8, 16),
+}
+SWEEP_EPSILON = {"movielens": 2.0, "census": 0.5}
+PAPER = {
+    ("movielens", "aim", "mean"): (18.1, 15.3, 12.6, 10.0, 8.2, 7.5, 6.8),
+    ("movielens", "mst", "mean"): (18.9, 15.8, 13.2, 10.5, 8.5, 8.2, 7.3),
+    ("movielens", "aim", "max"): (38.4, 34.8, 31.8, 28.7, 24.3, 23.8, 21.6),
+    ("movielens", "mst", "max"): (41.6, 40.5, 35.8, 30.8, 27.9, 28.1, 26.0),
+    ("census", "aim", "mean"): (9.4, 7.4, 5.2, 4.5, 4.4, 4.2),
+}
+"""The paper's figures, read off its plots (ALGORITHMS B); its second data set is IPUMS, ours a census of its shape."""
+
+
+# --- data -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Data:
+    """Two tables and the links between them; ``right`` is ``left`` in a self-referential relation."""
+
+    name: str
+    left: pa.Table
+    right: pa.Table
+    pairs: pa.Table
+    left_key: str
+    right_key: str
+    max_degree: int
+    slices: int
+    synthetic_rows: tuple[int, int] | None = None
+
+    @property
+    def selfish(self) -> bool:
+        return self.right is self.left
+
+    def own_key(self, side: str) -> str:
+        return self.left_key if side == "left" or self.selfish else self.right_key
+
+    def codes(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], dict[str, int], np.ndarray]:
+        """Codes of the real rows and links by position, for scoring (NOT PRIVATE)."""
+        return (*encode(self, self.left, self.right), positions(self))
+
+
+def domains(data: Data) -> dict[str, list[Any]]:
+    """Values by column name. They are public: a census' code book, a web site's forms."""
+    found: dict[str, list[Any]] = {}
+    for side, table in (("left", data.left), ("right", data.right)):
+        for column in table.column_names:
+            if column != data.own_key(side):
+                found[f"{side}.{column}"] = sorted(table[column].unique().to_pylist())
+    return found
+
+
+def encode(
+    data: Data, left: pa.Table, right: pa.Table
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], dict[str, int]]:
+    values = domains(data)
+    sides: dict[str, dict[str, np.ndarray]] = {"left": {}, "right": {}}
+    for name, known in values.items():
+        side, column = name.split(".", 1)
+        place = {v: i for i, v in enumerate(known)}
+        table = left if side == "left" else right
+        sides[side][name] = np.array([place[v] for v in table[column].to_pylist()], dtype=np.int64)
+    return sides["left"], sides["right"], {name: len(v) for name, v in values.items()}
+
+
+def positions(data: Data) -> np.ndarray:
+    left = {k: i for i, k in enumerate(data.left[data.left_key].to_pylist())}
+    right = {k: i for i, k in enumerate(data.right[data.own_key("right")].to_pylist())}
+    ends = zip(data.pairs[data.left_key].to_pylist(), data.pairs[data.right_key].to_pylist(), strict=True)
+    return np.array([[left[a], right[b]] for a, b in ends], dtype=np.int64)
+
+
+def data_folder(given: str | None) -> Path:
+    folder = Path(given or os.environ.get("DPWEAVE_DATA", ROOT.parent / "shared" / "data"))
+    if not folder.is_dir():
+        raise SystemExit(f"no data in {folder}: set DPWEAVE_DATA, or give --movielens and --ipums")
+    return folder
+
+
+def movielens_parquet(given: str | None) -> Data:
+    """The prepared tables: 6,040 users, 3,883 movies, 10,075 links."""
+    folder = data_folder(given) / "movielens"
+    users = pq.read_table(folder / "users.parquet", columns=["user_id", "gender", "age", "occupation"])
+    movies = pq.read_table(folder / "movies.parquet").drop_columns(["title"])
+    ratings = pq.read_table(folder / "ratings_d10.parquet", columns=["user_id", "movie_id"])
+    return movielens_data(users, movies, ratings)
+
+
+def movielens_data(users: pa.Table, movies: pa.Table, ratings: pa.Table) -> Data:
+    return Data("movielens", plain(users), plain(movies), plain(ratings), "user_id", "movie_id", 10, 8)
+
+
+def plain(table: pa.Table) -> pa.Table:
+    """Without what pandas left in the schema, and with ordinary types."""
+    arrays = {}
+    for name in table.column_names:
+        column = table[name].combine_chunks()
+        arrays[name] = column.cast(pa.int64() if pa.types.is_integer(column.type) else pa.string())
+    return pa.table(arrays)
+
+
+GENRES = [
+    "Action",
+    "Adventure",
+    "Animation",
+    "Children's",
+    "Comedy",
+    "Crime",
+    "Documentary",
+    "Drama",
+    "Fantasy",
+    "Film-Noir",
+    "Horror",
+    "Musical",
+    "Mystery",
+    "Romance",
+    "Sci-Fi",
+    "Thriller",
+    "War",
+    "Western",
+]
+
+
+def movielens_files(folder: Path, *, max_degree: int = 10) -> Data:
+    """GroupLens' own ``ml-1m``: ``users.dat``, ``movies.dat``, ``ratings.dat`` with ``::`` between fields.
+
+    Links are thinned as in the paper: the first 10 ratings of each movie in file order, then of each user.
+    """
+
+    def fields(name: str) -> Iterator[list[str]]:
+        with (folder / name).open(encoding="latin-1") as lines:
+            for line in lines:
+                if line.strip():
+                    yield line.rstrip("\r\n").split("::")
+
+    rows = [(int(user), gender, int(age), int(job)) for user, gender, age, job, _ in fields("users.dat")]
+    users = pa.table(dict(zip(("user_id", "gender", "age", "occupation"), zip(*rows, strict=True), strict=True)))
+    found = [(int(movie), set(genres.split("|"))) for movie, _, genres in fields("movies.dat")]
+    movies = pa.table(
+        {"movie_id": [m for m, _ in found]}
+        | {"is_" + g.lower().replace("-", "_").replace("'", ""): [int(g in has) for _, has in found] for g in GENRES}
+    )
+    links = [(int(user), int(movie)) for user, movie, _, _ in fields("ratings.dat")]
+    for side in (1, 0):
+        links = list(first_of_each(links, side, max_degree))
+    ratings = pa.table({"user_id": [u for u, _ in links], "movie_id": [m for _, m in links]})
+    return movielens_data(users, movies, ratings)
+
+
+def first_of_each(links: list[tuple[int, int]], side: int, limit: int) -> Iterator[tuple[int, int]]:
+    seen: dict[int, int] = {}
+    for link in links:
+        seen[link[side]] = seen.get(link[side], 0) + 1
+        if seen[link[side]] <= limit:
+            yield link
+
+
+def person_data(people: Mapping[str, list[Any]], parents: list[tuple[Any, Any]], *, rows: int) -> Data:
+    """A person table with links from child to parent: the shape of the paper's IPUMS experiment, d_max 4."""
+    table = plain(pa.table(dict(people)))
+    known = set(table["person"].to_pylist())
+    pairs = list(first_of_each([p for p in dict.fromkeys(parents) if set(p) <= known and p[0] != p[1]], 1, 4))
+    pairs = list(first_of_each(pairs, 0, 4))
+    links = pa.table({"person": [c for c, _ in pairs], "parent": [p for _, p in pairs]})
+    return Data("census", table, table, plain(links), "person", "parent", 4, 3, (rows, rows))
+
+
+AGE_EDGES = (6, 12, 18, 21, 25, 30, 40, 50, 65)
+HOURS_EDGES = (1, 16, 31, 40, 41, 51)
+
+
+def census(given: str | None, *, rows: int = 10_000) -> Data:
+    """The census person table with father and mother."""
+    with sqlite3.connect(f"file:{data_folder(given) / 'census.sqlite'}?mode=ro", uri=True) as database:
+        query = "select person_id, age, sex, relate, race_id, esr, wkhp, schg, mil, father_id, mother_id from person"
+        person, age, sex, relate, race, esr, hours, school, mil, father, mother = map(
+            list, zip(*database.execute(query), strict=True)
+        )
+    people = {
+        "person": person,
+        "age": np.digitize(age, AGE_EDGES).tolist(),
+        "sex": sex,
+        "relate": relate,
+        "race": race,
+        "esr": esr,
+        "hours": np.digitize(hours, HOURS_EDGES).tolist(),
+        "school": np.digitize(school, (0, 2, 9, 13, 15, 16)).tolist(),
+        "military": mil,
+    }
+    parents = [(c, p) for mine in (father, mother) for c, p in zip(person, mine, strict=True) if p is not None]
+    return person_data(people, parents, rows=rows)
+
+
+def ipums(file: Path, *, share: float = 0.05, rows: int = 10_000) -> Data:
+    """An IPUMS USA extract (fixed width or CSV) with its DDI beside it: person records with the pointers of `MOMLOC` …
+
+    A person is (SERIAL, PERNUM); MOMLOC, MOMLOC2, POPLOC and POPLOC2 give the PERNUM of parents in the household, 0 for
+    none. Other coded columns are attributes, AGE in groups. The first ``share`` of the records is used, as in the paper.
+    """
+    from ipumspy import readers
+
+    ddi = readers.read_ipums_ddi(file.with_name(file.name.split(".")[0] + ".xml"))
+    frame = readers.read_microdata(ddi, file)
+    frame = frame.head(max(int(share * len(frame)), 1))
+    pointers = [c for c in ("MOMLOC", "MOMLOC2", "POPLOC", "POPLOC2") if c in frame]
+    if not pointers or not {"SERIAL", "PERNUM"} <= set(frame):
+        raise SystemExit("the extract needs SERIAL, PERNUM and at least one of MOMLOC, MOMLOC2, POPLOC, POPLOC2")
+    key = {(s, n): i for i, (s, n) in enumerate(zip(frame["SERIAL"], frame["PERNUM"], strict=True))}
+    parents = [
+        (key[s, n], key[s, at])
+        for pointer in pointers
+        for s, n, at in zip(frame["SERIAL"], frame["PERNUM"], frame[pointer], strict=True)
+        if at > 0 and (s, at) in key
+    ]
+    keys = {"YEAR", "SAMPLE", "SERIAL", "CBSERIAL", "PERNUM", "HHWT", "PERWT", "CLUSTER", "STRATA", *pointers}
+    people: dict[str, list[Any]] = {"person": list(range(len(frame)))}
+    for column in frame.columns:
+        if column == "AGE":
+            people["age"] = np.digitize(frame[column].to_numpy(dtype=float), AGE_EDGES).tolist()
+        elif column not in keys and frame[column].nunique() <= 64:
+            people[column.lower()] = [int(x) for x in frame[column]]
+    return person_data(people, parents, rows=rows)
+
+
+# --- one run --------------------------------------------------------------------------------------------------------
+
+
+def synthetic_tables(data: Data, mechanism: str, *, seed: int) -> tuple[pa.Table, pa.Table]:
+    """Synthetic rows of both sides: from AIM or MST at eps 2 each, or the real rows (resampled where sizes differ)."""
+    sides = ("left",) if data.selfish else ("left", "right")
+    rows = data.synthetic_rows or (data.left.num_rows, data.right.num_rows)
+    made = {}
+    for side, count in zip(("left", "right"), rows, strict=True):
+        if side not in sides:
+            continue
+        real = data.left if side == "left" else data.right
+        key = data.own_key(side)
+        if mechanism == "real":
+            at = np.random.default_rng(seed).choice(real.num_rows, size=count, replace=count > real.num_rows)
+            table = real if count == real.num_rows else real.take(np.sort(at))
+        else:
+            known = domains(data)
+            columns = tuple(
+                ColumnPlan(
+                    Column(c, type_of_arrow(real.schema.field(c).type), nullable=False),
+                    None if c == key else Categories(tuple(known[f"{side}.{c}"])),
+                )
+                for c in real.column_names
+            )
+            plan = Plan((TablePlan("rows", columns, (key,), mechanism=mechanism),), ("rows",), neighbours="record")
+            model = dw.fit({"rows": real}, plan, epsilon=TABLE_EPSILON, delta=DELTA)
+            table = model.sample(scale=count / real.num_rows, seed=seed)["rows"]
+        made[side] = table.set_column(table.column_names.index(key), key, pa.array(range(table.num_rows)))
+    return made["left"], made["left"] if data.selfish else made["right"]
+
+
+def one_run(data: Data, left: pa.Table, right: pa.Table, method: Any, *, epsilon: float, seed: int) -> dict[str, float]:
+    """Learn links between the synthetic tables and compare them with the real ones: 100 × L1 over 3-way workloads."""
+    start = time.process_time()
+    columns = {name.split(".", 1)[1]: values for name, values in domains(data).items()}
+    links = dw.link(
+        data.left,
+        data.right,
+        data.pairs,
+        left_key=data.left_key,
+        right_key=data.right_key,
+        synthetic_left=left,
+        synthetic_right=right,
+        max_degree=data.max_degree,
+        k=3,
+        epsilon=epsilon,
+        delta=DELTA,
+        neighbours="record",
+        on_excess="truncate",
+        method=method,
+        domains=columns,
+        seed=seed,
+    )
+    took = time.process_time() - start
+    pairs = np.stack([column.to_numpy() for column in links.pairs.columns], axis=1)
+    return score(data, left, right, pairs) | {"seconds": took}
+
+
+def score(data: Data, left: pa.Table, right: pa.Table, pairs: np.ndarray) -> dict[str, float]:
+    real_left, real_right, shape, real = data.codes()
+    made_left, made_right, _ = encode(data, left, right)
+    errors = []
+    for w in cross_workloads(list(real_left), list(real_right), k=3):
+        truth = answers_from_links(w, real_left, real_right, real, shape=shape) / len(real)
+        made = answers_from_links(w, made_left, made_right, pairs, shape=shape) / max(len(pairs), 1)
+        errors.append(np.abs(truth - made).sum())
+    return {"mean": 100 * float(np.mean(errors)), "max": 100 * float(np.max(errors))}
+
+
+# --- all runs -------------------------------------------------------------------------------------------------------
+
+
+def settings(data: Data, **changed: Any) -> PGD:
+    return PGD(**({"slices": data.slices} | changed))
+
+
+def schedule(data: Data, only: list[str], seeds: int) -> Iterator[tuple[str, str, float, Any, float, int]]:
+    """(sweep, tables, value, method, epsilon, seed), cheapest insight first."""
+    for seed in range(seeds):
+        for tables in ("real", "mst", "aim"):
+            if "random" in only:
+                yield "random", tables, 0.0, RandomWiring(), 1.0, seed
+            if "epsilon" in only:
+                for epsilon in EPSILONS[data.name]:
+                    yield "epsilon", tables, epsilon, settings(data), epsilon, seed
+        for sweep, values in SWEEPS.items():
+            for value in values if sweep in only else ():
+                changed = {sweep: value if sweep == "alpha" else int(value)}
+                yield sweep, "mst", value, settings(data, **changed), SWEEP_EPSILON[data.name], seed
+
+
+def run(everything: list[Data], only: list[str], seeds: int) -> None:
+    done = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    for data in everything:
+        made: dict[tuple[str, int], tuple[pa.Table, pa.Table]] = {}
+        for sweep, tables, value, method, epsilon, seed in schedule(data, only, seeds):
+            name = f"{data.name}/{sweep}/{tables}/{value:g}/{seed}"
+            if name in done:
+                continue
+            if (tables, seed) not in made:
+                made[tables, seed] = synthetic_tables(data, tables, seed=seed)
+            done[name] = one_run(data, *made[tables, seed], method, epsilon=epsilon, seed=seed)
+            print(name, {k: round(v, 2) for k, v in done[name].items()}, flush=True)
+            RESULTS.write_text(json.dumps(done, indent=1) + "\n")
+
+
+# --- tables and plots -----------------------------------------------------------------------------------------------
+
+
+def collect(done: dict[str, dict[str, float]]) -> dict[tuple[str, str, str], dict[float, list[dict[str, float]]]]:
+    found: dict[tuple[str, str, str], dict[float, list[dict[str, float]]]] = {}
+    for name, result in done.items():
+        data, sweep, tables, value, _ = name.split("/")
+        found.setdefault((data, sweep, tables), {}).setdefault(float(value), []).append(result)
+    return found
+
+
+def cell(results: list[dict[str, float]], what: str) -> str:
+    values = [r[what] for r in results]
+    return f"{np.mean(values):.1f} ± {np.std(values):.1f}" if len(values) > 1 else f"{values[0]:.1f}"
+
+
+def tables_text(done: dict[str, dict[str, float]]) -> str:
+    found = collect(done)
+    lines: list[str] = []
+    for data in sorted({key[0] for key in found}):
+        grid = EPSILONS[data]
+        lines += [f"### {data}: eps_rel", "", "| tables, error | " + " | ".join(f"{e:g}" for e in grid) + " |"]
+        lines += ["|---|" + "---|" * len(grid)]
+        for what in ("mean", "max"):
+            for tables in ("real", "mst", "aim"):
+                flat = found.get((data, "random", tables), {}).get(0.0)
+                if flat:
+                    lines.append(
+                        f"| {tables}, {what}, random wiring | " + " | ".join([cell(flat, what)] * len(grid)) + " |"
+                    )
+                got = found.get((data, "epsilon", tables), {})
+                if got:
+                    cells = [cell(got[e], what) if e in got else "" for e in grid]
+                    lines.append(f"| {tables}, {what}, pgd | " + " | ".join(cells) + " |")
+                if (data, tables, what) in PAPER:
+                    lines.append(
+                        f"| *{tables}, {what}, the paper* | "
+                        + " | ".join(f"{x:g}" for x in PAPER[data, tables, what])
+                        + " |"
+                    )
+        lines.append("")
+        for sweep in SWEEPS:
+            got = found.get((data, sweep, "mst"), {})
+            if got:
+                values = sorted(got)
+                lines += [f"### {data}: {sweep}, eps_rel {SWEEP_EPSILON[data]:g}, MST tables", ""]
+                lines += ["| | " + " | ".join(f"{v:g}" for v in values) + " |", "|---|" + "---|" * len(values)]
+                lines += [
+                    f"| {what} | " + " | ".join(cell(got[v], what) for v in values) + " |" for what in ("mean", "max")
+                ]
+                lines.append("")
+    return "\n".join(lines)
+
+
+def plots(done: dict[str, dict[str, float]], folder: Path) -> list[str]:
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    mpl.rcParams["svg.hashsalt"] = "dpweave"
+    from matplotlib import pyplot as plt
+
+    found = collect(done)
+    made = []
+    for data in sorted({key[0] for key in found}):
+        sweeps = [s for s in ("epsilon", *SWEEPS) if any(key[:2] == (data, s) for key in found)]
+        if not sweeps:
+            continue
+        figure, axes = plt.subplots(1, len(sweeps), figsize=(3.6 * len(sweeps), 3.2), squeeze=False)
+        for axis, sweep in zip(axes[0], sweeps, strict=True):
+            for tables in ("real", "mst", "aim"):
+                got = found.get((data, sweep, tables), {})
+                if got:
+                    x = sorted(got)
+                    y = [[r["mean"] for r in got[v]] for v in x]
+                    axis.errorbar(
+                        x, [np.mean(v) for v in y], [np.std(v) for v in y], marker="o", label=f"pgd, {tables}"
+                    )
+                if sweep == "epsilon" and (data, tables, "mean") in PAPER:
+                    axis.plot(EPSILONS[data], PAPER[data, tables, "mean"], "--", label=f"the paper, {tables}")
+            flat = [r["mean"] for t in ("real", "mst", "aim") for r in found.get((data, "random", t), {}).get(0.0, [])]
+            if flat:
+                axis.axhline(np.mean(flat), color="grey", lw=1, label="random wiring")
+            axis.set_xlabel("eps_rel" if sweep == "epsilon" else sweep)
+            axis.set_ylabel("100 × mean L1")
+            axis.set_ylim(bottom=0)
+            axis.legend(fontsize=6)
+        figure.tight_layout()
+        folder.mkdir(parents=True, exist_ok=True)
+        figure.savefig(folder / f"paper_{data}.svg", metadata={"Date": None})
+        plt.close(figure)
+        made.append(f"![{data}](figures/paper_{data}.svg)")
+    return made
+
+
+BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+
+
+def write() -> None:
+    done = json.loads(RESULTS.read_text())
+    page = ROOT / "docs" / "paper.md"
+    text = page.read_text()
+    before, rest = text.split(BEGIN)
+    _, after = rest.split(END)
+    figures = plots(done, ROOT / "docs" / "figures")
+    page.write_text(before + BEGIN + "\n\n" + "\n\n".join(figures) + "\n\n" + tables_text(done) + "\n" + END + after)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["run", "write"])
+    parser.add_argument("--data", help="folder with the prepared databases")
+    parser.add_argument("--movielens", type=Path, help="folder with GroupLens' own ml-1m files")
+    parser.add_argument("--ipums", type=Path, help="IPUMS USA extract; its DDI (.xml) beside it")
+    parser.add_argument("--sets", nargs="+", default=["movielens", "census"], choices=["movielens", "census"])
+    parser.add_argument("--only", nargs="+", default=["random", "epsilon", *SWEEPS])
+    parser.add_argument("--seeds", type=int, default=3)
+    arguments = parser.parse_args()
+    if arguments.what == "write":
+        write()
+        return
+    everything = []
+    if "movielens" in arguments.sets:
+        given = arguments.movielens
+        everything.append(movielens_files(given) if given else movielens_parquet(arguments.data))
+    if "census" in arguments.sets:
+        everything.append(ipums(arguments.ipums) if arguments.ipums else census(arguments.data))
+    run(everything, arguments.only, arguments.seeds)
+
+
+if __name__ == "__main__":
+    main()
