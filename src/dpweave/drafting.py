@@ -52,7 +52,8 @@ def draft_plan(
         if key.target in public:
             return KeyPlan(key, "attribute")
         role: Role = "owning" if owning.get(table.name) == name else "linking"
-        return KeyPlan(key, role, 1 if graph.kind(table.name, key) == "one-to-one" else max_degree)
+        acyclic = key.target == table.name and table.is_nullable(key)
+        return KeyPlan(key, role, 1 if graph.kind(table.name, key) == "one-to-one" else max_degree, acyclic=acyclic)
 
     tables = tuple(
         TablePlan(
@@ -100,7 +101,9 @@ def propose_protect(database: Database, *, protect: tuple[str, ...], public: tup
     Where nothing is named, tables that sound like people come first. What is then still open is protected itself, the
     table that would own most before the others.
     """
-    chosen = protect or tuple(t.name for t in database if t.primary_key and t.name not in public and sounds_like_people(t))
+    chosen = protect or tuple(
+        t.name for t in database if t.primary_key and t.name not in public and sounds_like_people(t)
+    )
     while True:
         owned = propose_owning(database, protect=chosen, public=public) if chosen else {}
         open_ = [t.name for t in database if t.name not in {*chosen, *public, *owned} and t.primary_key]

@@ -83,7 +83,8 @@ class Model:
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
             raise UsageError(f"seed must be a whole number of at least 0, not {seed!r}")
         weaver = Weaver(self.fabric, linker=self._wire, scale=scale, seed=int(seed))
-        return SyntheticDatabase(self.plan.database, weaver.weave())
+        tables = weaver.weave()
+        return SyntheticDatabase(self.plan.database, tables, repairs=weaver.repairs)
 
     def _wire(
         self, relation: Relation, problem: LinkProblem, degrees: Degrees, rng: np.random.Generator

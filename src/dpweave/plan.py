@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from dpweave.constraints import Constraint, check_together, constraint_from_dict, constraint_to_dict
 from dpweave.errors import PlanError, UsageError, nearest
 from dpweave.privacy.promise import Promise
 from dpweave.schema.domain import (
@@ -20,6 +21,7 @@ from dpweave.schema.domain import (
     Declared,
     Learn,
     Opaque,
+    Scalar,
     even_bins,
     from_axis,
     require_fitting,
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 Role = Literal["owning", "linking", "attribute"]
 ROLES = ("owning", "linking", "attribute")
 METHODS = ("auto", "map", "pgd", "random")
+NUMBERS = frozenset({"integer", "float", "decimal"})
 VERSION = 1
 
 
@@ -66,6 +69,8 @@ class KeyPlan:
     weight: float = 1.0
     degree_cap: int | None = None
     """For an owning key: up to how many owned rows are told apart. Learned under the budget where it is not declared."""
+    acyclic: bool = False
+    """For a key of a table to itself: no row leads back to itself, by this and the table's other acyclic keys."""
 
 
 @dataclass(frozen=True)
@@ -139,12 +144,18 @@ class Plan:
     on_excess: Literal["refuse", "truncate"] = "refuse"
     k: int = 3
     shares: Shares = field(default_factory=Shares)
+    constraints: tuple[Constraint, ...] = ()
 
     def __post_init__(self) -> None:
         if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 2:
             raise PlanError(f"k must be a whole number of at least 2, not {self.k!r}")
         for table in self.tables:
             self._check(table)
+        check_together(self.constraints)
+        for constraint in self.constraints:
+            constraint.check(self.database)
+            if constraint.table in self.public:
+                raise PlanError(f"{constraint}: public tables are copied as they are")
         _ = self.promise
 
     def _check(self, table: TablePlan) -> None:
@@ -162,8 +173,21 @@ class Plan:
             raise PlanError(f"rows of table {table.name!r} must be a whole number of at least 0, not {table.rows!r}")
         for key in table.keys:
             where = f"the foreign key {key.key.name!r} of {table.name!r}"
+            for name in key.key.columns:
+                if (
+                    table.name not in self.public
+                    and key.key.target not in self.public
+                    and table.column[name].domain is not None
+                ):
+                    raise PlanError(
+                        f"column {name!r} of {table.name!r} belongs to {where}, so its domain must be 'key'"
+                    )
             if key.role not in ROLES:
                 raise PlanError(f"{where} has a role {key.role!r} that does not exist: {nearest(key.role, ROLES)}")
+            if key.acyclic and (key.key.target != table.name or not table.table.is_nullable(key.key)):
+                raise PlanError(
+                    f"{where} cannot be acyclic: only a nullable key of a table to itself can, or rows could not begin"
+                )
             cap = key.degree_cap
             if cap is not None and (isinstance(cap, bool) or not isinstance(cap, int) or cap < 1):
                 raise PlanError(f"degree_cap of {where} must be a whole number of at least 1, not {cap!r}")
@@ -255,7 +279,9 @@ class Plan:
                         f"the plan is for another schema: {table.name!r} has no column {column.name!r}: {nearest(column.name, have.column)}"
                     )
                 real = have.column[column.name].type.kind
-                if real not in (column.column.type.kind, "text", "unknown"):  # text is cast, if the source can
+                declared = column.column.type.kind
+                castable = real in ("text", "unknown") or {real, declared} <= NUMBERS  # if the source can
+                if real != declared and not castable:
                     raise PlanError(
                         f"the plan is for another schema: {table.name}.{column.name} is {have.column[column.name].type} in the source "
                         f"and {column.column.type} in the plan"
@@ -316,12 +342,13 @@ class Plan:
             "public": list(self.public),
             "budget": {f.name: getattr(self.shares, f.name) for f in fields(self.shares)},
             "tables": {t.name: _table_to_dict(t) for t in self.tables},
+            **({"constraints": [constraint_to_dict(c) for c in self.constraints]} if self.constraints else {}),
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Plan:
         """Invert :meth:`to_dict`."""
-        known = ("version", "neighbours", "on_excess", "k", "protect", "public", "budget", "tables")
+        known = ("version", "neighbours", "on_excess", "k", "protect", "public", "budget", "tables", "constraints")
         _refuse_unknown("the plan", data, known)
         if data.get("version", VERSION) != VERSION:
             raise PlanError(f"the plan has version {data['version']!r}; this dpweave reads version {VERSION}")
@@ -341,6 +368,7 @@ class Plan:
             on_excess=data.get("on_excess", "refuse"),
             k=data.get("k", 3),
             shares=Shares(**budget),
+            constraints=tuple(constraint_from_dict(_mapping("constraints", c)) for c in data.get("constraints", [])),
         )
 
     def replace_degree_cap(self, table: str, key: str, cap: int) -> Plan:
@@ -431,6 +459,8 @@ def _key_to_dict(plan: KeyPlan) -> dict[str, Any]:
         out["weight"] = plan.weight
     if plan.degree_cap is not None:
         out["degree_cap"] = plan.degree_cap
+    if plan.acyclic:
+        out["acyclic"] = True
     return out
 
 
@@ -471,14 +501,24 @@ def _domain_to_value(domain: Declared | None) -> object:
         case Learn() if domain == Learn():
             return "learn"
         case Learn():
-            given = {"low": domain.low, "high": domain.high, "bins": domain.bins}
+            given = {"low": _plain(domain.low), "high": _plain(domain.high), "bins": domain.bins}
             return {"learn": True, **{k: v for k, v in given.items() if v is not None}}
         case Categories(values=values, other=other):
-            return {"values": list(values), "other": True} if other else list(values)
+            plain = [_plain(v) for v in values]
+            return {"values": plain, "other": True} if other else plain
         case Bins(edges=edges, step=step):
-            plain = [str(e) if isinstance(e, Decimal) else e for e in edges]
-            return {"edges": plain} | ({"step": step} if step is not None else {})
+            return {"edges": [_plain(e) for e in edges]} | ({"step": step} if step is not None else {})
     raise TypeError(domain)
+
+
+def _plain(value: Scalar | None) -> object:
+    """Return what TOML can hold: decimals are written as text."""
+    return str(value) if isinstance(value, Decimal) else value
+
+
+def _exact(column: Column, value: Any) -> Any:
+    """Invert :func:`_plain`."""
+    return Decimal(str(value)) if column.type.kind == "decimal" and isinstance(value, (str, float)) else value
 
 
 def _column_from_dict(where: str, name: str, data: Mapping[str, Any]) -> ColumnPlan:
@@ -491,6 +531,8 @@ def _column_from_dict(where: str, name: str, data: Mapping[str, Any]) -> ColumnP
         return ColumnPlan(column, domain_from_value(where, column, data["domain"]))
     except PlanError as error:
         raise PlanError(f"{where}: {error}") from None
+    except (TypeError, ValueError, ArithmeticError, AttributeError):
+        raise PlanError(f"{where}: its domain does not fit the type {column.type}") from None
 
 
 def domain_from_value(where: str, column: Column, value: object) -> Declared | None:
@@ -503,7 +545,7 @@ def domain_from_value(where: str, column: Column, value: object) -> Declared | N
         case "learn":
             return Learn()
         case list():
-            return Categories(tuple(value))
+            return Categories(tuple(_exact(column, v) for v in value))
         case dict():
             return _domain_from_dict(where, column, value)
     raise PlanError(
@@ -514,10 +556,10 @@ def domain_from_value(where: str, column: Column, value: object) -> Declared | N
 def _domain_from_dict(where: str, column: Column, value: dict[str, Any]) -> Declared:
     if value.get("learn"):
         _refuse_unknown(where, value, ("learn", "low", "high", "bins"))
-        return Learn(**{k: v for k, v in value.items() if k != "learn"})
+        return Learn(**{k: _exact(column, v) if k != "bins" else v for k, v in value.items() if k != "learn"})
     if "values" in value:
         _refuse_unknown(where, value, ("values", "other"))
-        return Categories(tuple(value["values"]), bool(value.get("other", False)))
+        return Categories(tuple(_exact(column, v) for v in value["values"]), bool(value.get("other", False)))
     if "edges" in value:
         _refuse_unknown(where, value, ("edges", "step"))
         return Bins(tuple(from_axis(column.type, to_axis(column.type, e)) for e in value["edges"]), value.get("step"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ class SyntheticDatabase(Mapping[str, Any]):
 
     schema: Database
     tables: Mapping[str, pa.Table]
+    repairs: Mapping[str, int] = field(default_factory=dict)
+    """How many rows had to change so that each declared rule holds."""
 
     def __getitem__(self, name: str) -> pa.Table:
         return self.tables[name]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from dpweave.constraints import obey
 from dpweave.errors import SchemaError
 from dpweave.links.base import LinkProblem
 from dpweave.links.degrees import Degrees, decode, match_total, seen
@@ -76,6 +77,8 @@ class Weaver:
         self._values: dict[tuple[str, str], pa.Array] = {}
         self._pending: set[tuple[str, str]] = set()
         self.rows: dict[str, int] = {}
+        self.repairs: dict[str, int] = {}
+        """How many rows each constraint changed."""
 
     def weave(self) -> dict[str, pa.Table]:
         """Make every table: private ones from what was released, public ones as they are."""
@@ -86,6 +89,7 @@ class Weaver:
         for name in self._plan.promise.private:
             table = self._plan.database[name]
             made[name] = pa.table({c.name: self._value(name, c.name) for c in table.columns})
+        self.repairs = obey(self._plan.constraints, made, self._links, self._plan.database)
         return {name: made[name] for name in self._plan.database.names}
 
     def wire(self) -> None:
@@ -109,6 +113,7 @@ class Weaver:
             for relation in woven:
                 if relation.table == name:
                     self._wire(relation)
+            self._break_circles(name)
             for unique in (self._plan.database[name].primary_key, *self._plan.database[name].unique):
                 self._separate(self._plan.table[name], unique)
 
@@ -289,6 +294,28 @@ class Weaver:
             target[loops] = np.roll(loops, 1) if len(loops) > 1 else -1
         return target
 
+    def _break_circles(self, name: str) -> None:
+        """Let no row lead back to itself by its acyclic keys: links against a common order move to a like row before.
+
+        Rows whose targets all come before them keep their links. The others, which are in circles or lead to some, are put
+        in random order behind; a link that leads forward in it goes to an earlier row with the same codes, if there is one.
+        """
+        keys = [k.key.name for k in self._plan.table[name].keys if k.acyclic]
+        if not keys or not self.rows[name]:
+            return
+        rng = self._rng("order", name)
+        place = order_of([self._links[name, k] for k in keys], rng)
+        codes = [self._codes[name][c] for c in sorted(self._codes[name])]
+        alike = (
+            np.unique(np.stack(codes), axis=1, return_inverse=True)[1].reshape(-1)
+            if codes
+            else np.zeros(self.rows[name], dtype=np.int64)
+        )
+        for key in keys:
+            links = self._links[name, key]
+            wrong = np.flatnonzero((links >= 0) & (place[np.maximum(links, 0)] >= place))
+            links[wrong] = earlier(wrong, links[wrong], alike, place, rng)
+
     def _agreement(self, plan: TablePlan, key: ForeignKey) -> tuple[IntArray, IntArray]:
         """Group children and parents by the columns that ``key`` shares with keys wired before; only equals may meet."""
         children, parents = self.rows[plan.name], self.rows[key.target]
@@ -467,6 +494,40 @@ def draw_targets(children: int, candidates: IntArray, *, capacity: int | None, r
     rows = np.arange(children) if children <= places else np.sort(rng.permutation(children)[:places])
     out[rows] = candidates[chosen // capacity]
     return out
+
+
+def order_of(links: list[IntArray], rng: np.random.Generator) -> IntArray:
+    """Place of each row in an order that follows as many links as it can: targets first (Kahn), the rest at random.
+
+    >>> order_of([np.array([-1, 0, 1])], np.random.default_rng(0))
+    array([0, 1, 2])
+    """
+    rows = len(links[0])
+    level = np.full(rows, -1, dtype=np.int64)
+    for depth in range(rows):
+        ready = level < 0
+        for link in links:
+            ready &= (link < 0) | (level[np.maximum(link, 0)] >= 0)
+        if not ready.any():
+            break
+        level[ready] = depth
+    left = level < 0
+    level[left] = level.max(initial=0) + 1
+    place = np.empty(rows, dtype=np.int64)
+    place[np.lexsort((rng.random(rows), level))] = np.arange(rows)
+    return place
+
+
+def earlier(rows: IntArray, targets: IntArray, alike: IntArray, place: IntArray, rng: np.random.Generator) -> IntArray:
+    """Draw for each of ``rows`` a row like its target that comes before it; else any that does; else -1."""
+    order = np.lexsort((place, alike))
+    key = alike[order] * (len(place) + 1) + place[order]
+    first = np.searchsorted(key, alike[targets] * (len(place) + 1))
+    count = np.searchsorted(key, alike[targets] * (len(place) + 1) + place[rows]) - first
+    by_place = np.argsort(place)
+    pick = order[np.minimum(first + (rng.random(len(rows)) * count).astype(np.int64), len(order) - 1)]
+    any_before = by_place[(rng.random(len(rows)) * place[rows]).astype(np.int64)]
+    return np.where(count > 0, pick, np.where(place[rows] > 0, any_before, -1))
 
 
 def distinct(limit: int, count: int, rng: np.random.Generator) -> IntArray:

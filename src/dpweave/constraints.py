@@ -1,0 +1,207 @@
+"""Rules that rows keep exactly: what a plan declares, and how a woven database is made to obey.
+
+Everything here is post-processing. What it had to change is counted, so that the report can say what a rule cost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpweave.errors import PlanError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+
+    from dpweave.privacy.window import IntArray
+    from dpweave.schema.model import Database
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """``lower <= upper`` in every row of ``table`` that has both; with ``key``, ``lower`` is a column of its target."""
+
+    table: str
+    lower: str
+    upper: str
+    key: str | None = None
+
+    def check(self, database: Database) -> None:
+        """Refuse a rule that names what is not there, or compares what cannot be compared."""
+        table = database[self.table]
+        below = table
+        if self.key is not None:
+            if self.key not in table.key:
+                raise PlanError(
+                    f"{self}: {self.table!r} has no foreign key {self.key!r}: {nearest(self.key, table.key)}"
+                )
+            below = database[table.key[self.key].target]
+        for where, column in ((below, self.lower), (table, self.upper)):
+            if column not in where.column:
+                raise PlanError(f"{self}: {where.name!r} has no column {column!r}: {nearest(column, where.column)}")
+            if column in where.key_columns:
+                raise PlanError(f"{self}: {where.name}.{column} is a key; rules are for data")
+        kinds = {below.column[self.lower].type.kind, table.column[self.upper].type.kind}
+        if len(kinds) > 1 or not table.column[self.upper].type.ordered:
+            raise PlanError(f"{self}: columns of type {' and '.join(sorted(kinds))} cannot be compared")
+
+    def __str__(self) -> str:
+        low = self.lower if self.key is None else f"{self.key}.{self.lower}"
+        return f"the rule {low} <= {self.upper} of {self.table!r}"
+
+
+@dataclass(frozen=True)
+class Determined:
+    """Rows of ``table`` that agree on ``columns`` agree on ``dependent`` (city → country)."""
+
+    table: str
+    columns: tuple[str, ...]
+    dependent: str
+
+    def check(self, database: Database) -> None:
+        """Refuse a rule that names what is not there."""
+        table = database[self.table]
+        for column in (*self.columns, self.dependent):
+            if column not in table.column:
+                raise PlanError(f"{self}: {self.table!r} has no column {column!r}: {nearest(column, table.column)}")
+        if self.dependent in self.columns or not self.columns:
+            raise PlanError(f"{self}: a column cannot determine itself, and something must")
+        if self.dependent in table.key_columns:
+            raise PlanError(f"{self}: {self.dependent!r} is a key; rules are for data")
+
+    def __str__(self) -> str:
+        return f"the rule {', '.join(self.columns)} -> {self.dependent} of {self.table!r}"
+
+
+Constraint = Ordered | Determined
+
+
+def constraint_from_dict(data: Mapping[str, Any]) -> Constraint:
+    """Read a rule as a plan writes it."""
+    kind: type[Ordered] | type[Determined] = Determined if "dependent" in data else Ordered
+    known = [f.name for f in fields(kind)]
+    for name in data:
+        if name not in known:
+            raise PlanError(f"a constraint has an unknown key {name!r}: {nearest(name, known)}")
+    given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
+    try:
+        return kind(**given)
+    except TypeError:
+        need = "table, columns and dependent" if kind is Determined else "table, lower and upper"
+        raise PlanError(f"a constraint needs {need}") from None
+
+
+def constraint_to_dict(constraint: Constraint) -> dict[str, Any]:
+    """Invert :func:`constraint_from_dict`."""
+    made = {f.name: getattr(constraint, f.name) for f in fields(constraint)}
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in made.items() if v is not None}
+
+
+def obey(
+    rules: Sequence[Constraint],
+    tables: dict[str, pa.Table],
+    links: Mapping[tuple[str, str], IntArray],
+    database: Database,
+) -> dict[str, int]:
+    """Make a database keep all rules, in place; return how many rows each of them had to change.
+
+    A dependent value gives way to the commonest one of its group. A row whose two values stand the wrong way round swaps
+    them. Then values are only ever raised, up to what must not be above them, until nothing is left to raise: this ends,
+    since no value passes the largest one there was.
+    """
+    changed = dict.fromkeys(map(str, rules), 0)
+    ordered = [r for r in rules if isinstance(r, Ordered)]
+    for rule in rules:
+        if isinstance(rule, Determined):
+            changed[str(rule)] += _settle(rule, tables)
+    for rule in ordered:
+        if rule.key is None:
+            changed[str(rule)] += _swap(rule, tables)
+    busy = True
+    while busy:
+        raised = {str(r): _raise(r, tables, links, database) for r in ordered}
+        for name, rows in raised.items():
+            changed[name] += rows
+        busy = any(raised.values())
+    return changed
+
+
+def _swap(rule: Ordered, tables: dict[str, pa.Table]) -> int:
+    table = tables[rule.table]
+    lower, upper = table[rule.lower].combine_chunks(), table[rule.upper].combine_chunks()
+    wrong = _above(lower, upper)
+    table = _set(table, rule.lower, _where(wrong, upper, lower))
+    tables[rule.table] = _set(table, rule.upper, _where(wrong, lower, upper))
+    return int(wrong.sum())
+
+
+def _raise(
+    rule: Ordered, tables: dict[str, pa.Table], links: Mapping[tuple[str, str], IntArray], database: Database
+) -> int:
+    table = tables[rule.table]
+    upper = table[rule.upper].combine_chunks()
+    if rule.key is None:
+        lower = table[rule.lower].combine_chunks()
+    else:
+        target = database[rule.table].key[rule.key].target
+        lower = _take(tables[target][rule.lower].combine_chunks(), links[rule.table, rule.key])
+    wrong = _above(lower, upper)
+    tables[rule.table] = _set(table, rule.upper, _where(wrong, lower, upper))
+    return int(wrong.sum())
+
+
+def _set(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
+    return table.set_column(table.column_names.index(name), name, values.cast(table.schema.field(name).type))
+
+
+def _above(lower: pa.Array, upper: pa.Array) -> np.ndarray[Any, Any]:
+    import pyarrow.compute as pc
+
+    return np.asarray(pc.fill_null(pc.greater(lower, upper.cast(lower.type)), False).to_numpy(zero_copy_only=False))
+
+
+def _where(mask: np.ndarray[Any, Any], yes: pa.Array, no: pa.Array) -> pa.Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return pc.if_else(pa.array(mask), yes.cast(no.type), no)
+
+
+def _take(values: pa.Array, at: IntArray) -> pa.Array:
+    import pyarrow as pa
+
+    return values.take(pa.array(at, pa.int64(), mask=at < 0))
+
+
+def _settle(rule: Determined, tables: dict[str, pa.Table]) -> int:
+    import pyarrow as pa
+
+    table = tables[rule.table]
+    groups: dict[tuple[Any, ...], dict[Any, int]] = {}
+    keys = list(zip(*(table[c].to_pylist() for c in rule.columns), strict=True))
+    values = table[rule.dependent].to_pylist()
+    for key, value in zip(keys, values, strict=True):
+        seen = groups.setdefault(key, {})
+        seen[value] = seen.get(value, 0) + 1
+    commonest = {key: max(seen, key=lambda v: (seen[v], str(v))) for key, seen in groups.items()}
+    made = [commonest[key] for key in keys]
+    tables[rule.table] = _set(table, rule.dependent, pa.array(made, table.schema.field(rule.dependent).type))
+    return sum(a != b for a, b in zip(made, values, strict=True))
+
+
+def check_together(rules: Sequence[Constraint]) -> None:
+    """Refuse rules that would undo each other: a value that is determined cannot also be raised or swapped."""
+    determined = {(r.table, r.dependent): r for r in rules if isinstance(r, Determined)}
+    for rule in rules:
+        if isinstance(rule, Ordered):
+            for column in (rule.upper, *([rule.lower] if rule.key is None else [])):
+                if (rule.table, column) in determined:
+                    raise PlanError(
+                        f"{rule} and {determined[rule.table, column]} both decide {column!r}; drop one of them"
+                    )
+    if len(set(rules)) != len(rules):
+        raise PlanError("a constraint is declared twice")

@@ -1,0 +1,294 @@
+"""Weaving: keys that hold on schemas of every shape, degrees, circles, rules."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dpweave as dw
+from dpweave.constraints import Determined, Ordered
+from dpweave.errors import PlanError
+from dpweave.plan import ColumnPlan, KeyPlan, Plan, TablePlan
+from dpweave.schema.domain import Bins, Categories, Opaque
+from dpweave.schema.model import Column, ForeignKey, Type
+from dpweave.weaving import distinct, draw_targets, earlier, order_of, running_number
+
+ID = Column("id", Type("integer"), nullable=False)
+KIND = ColumnPlan(Column("kind", Type("text"), nullable=False), Categories(("a", "b", "c")))
+
+
+def number(name: str, *, nullable: bool = True) -> Column:
+    return Column(name, Type("integer"), nullable=nullable)
+
+
+def key(column: str, target: str, role: str, bound: int = 5, **options: object) -> KeyPlan:
+    return KeyPlan(ForeignKey((column,), target, ("id",)), role, bound, **options)  # type: ignore[arg-type]
+
+
+def frame(rows: int, **columns: object) -> pd.DataFrame:
+    return pd.DataFrame({"id": np.arange(rows), **columns})
+
+
+def woven(plan: Plan, source: dict[str, pd.DataFrame], *, seed: int = 0) -> dict[str, pd.DataFrame]:
+    model = dw.fit(source, plan, epsilon=50.0, delta=1e-5, insecure_seed=seed)
+    return model.sample(seed=seed).to_pandas()
+
+
+def assert_keys_hold(plan: Plan, tables: dict[str, pd.DataFrame]) -> None:
+    for table in plan.database:
+        rows = tables[table.name]
+        for unique in (table.primary_key, *table.unique):
+            assert not rows.dropna(subset=list(unique)).duplicated(list(unique)).any(), (table.name, unique)
+        for k in table.foreign_keys:
+            given_keys = rows[list(k.columns)].dropna()
+            targets = set(tables[k.target][list(k.target_columns)].itertuples(index=False, name=None))
+            assert set(given_keys.itertuples(index=False, name=None)) <= targets, (table.name, k.name)
+            if not table.is_nullable(k):
+                assert len(given_keys) == len(rows), (table.name, k.name)
+
+
+def test_self_reference_stays_without_circles_and_keeps_its_share_of_roots() -> None:
+    rng = np.random.default_rng(1)
+    rows = 600
+    boss = np.where(np.arange(rows) < 150, np.nan, (np.arange(rows) * rng.random(rows)).astype(int))
+    plan = Plan(
+        (
+            TablePlan(
+                "people",
+                (ColumnPlan(ID, None), KIND, ColumnPlan(number("boss"), None), ColumnPlan(number("mentor"), None)),
+                ("id",),
+                keys=(key("boss", "people", "linking", acyclic=True), key("mentor", "people", "linking", acyclic=True)),
+            ),
+        ),
+        protect=("people",),
+    )
+    people = frame(rows, kind=rng.choice(list("abc"), rows), boss=boss, mentor=np.roll(boss, 150))
+    made = woven(plan, {"people": people})["people"]
+    assert_keys_hold(plan, {"people": made})
+    assert made.boss.isna().mean() == pytest.approx(people.boss.isna().mean(), abs=0.1)
+    before = {
+        i: {b, m} - {None}
+        for i, b, m in made[["id", "boss", "mentor"]].astype(object).where(made.notna(), None).itertuples(index=False)
+    }
+    alive = set(before)
+    while alive:  # Kahn's algorithm empties exactly the graphs without circles
+        free = {i for i in alive if not before[i] & alive}
+        assert free, "some rows lead back to themselves"
+        alive -= free
+
+
+def test_circular_tables_composite_keys_and_shared_primary_keys() -> None:
+    rng = np.random.default_rng(2)
+    plan = Plan(
+        (
+            TablePlan(
+                "store",
+                (ColumnPlan(ID, None), ColumnPlan(number("chief"), None)),
+                ("id",),
+                keys=(key("chief", "staff", "linking"),),
+            ),
+            TablePlan(
+                "staff",
+                (ColumnPlan(ID, None), KIND, ColumnPlan(number("store", nullable=False), None)),
+                ("id",),
+                keys=(key("store", "store", "owning", 8),),
+            ),
+            TablePlan(
+                "badge",
+                (ColumnPlan(ID, None), ColumnPlan(Column("code", Type("text", length=6)), Opaque())),
+                ("id",),
+                keys=(KeyPlan(ForeignKey(("id",), "staff", ("id",)), "owning", 1),),
+            ),
+            TablePlan(
+                "shift",
+                (
+                    ColumnPlan(number("staff", nullable=False), None),
+                    ColumnPlan(number("nr", nullable=False), None),
+                    KIND,
+                ),
+                ("staff", "nr"),
+                keys=(key("staff", "staff", "owning", 4),),
+            ),
+        ),
+        protect=("store",),
+    )
+    source = {
+        "store": frame(60, chief=np.arange(60) * 4),
+        "staff": frame(240, kind=rng.choice(list("abc"), 240), store=np.arange(240) // 4),
+        "badge": frame(240, code=["x"] * 240)[::2],
+        "shift": pd.DataFrame(
+            {"staff": np.repeat(np.arange(240), 3), "nr": np.tile([1, 2, 3], 240), "kind": rng.choice(list("abc"), 720)}
+        ),
+    }
+    made = woven(plan, source)
+    assert_keys_hold(plan, made)
+    assert len(made["shift"]) == pytest.approx(720, rel=0.15)
+    assert set(made["shift"].nr) >= {1, 2, 3}
+
+
+def test_junction_with_attributes_never_repeats_a_pair_where_its_key_says_so() -> None:
+    rng = np.random.default_rng(3)
+    pairs = np.unique(rng.integers(0, (200, 12), (1500, 2)), axis=0)
+    plan = Plan(
+        (
+            TablePlan("user", (ColumnPlan(ID, None), KIND), ("id",)),
+            TablePlan("item", (ColumnPlan(ID, None), KIND), ("id",)),
+            TablePlan(
+                "vote",
+                (
+                    ColumnPlan(number("user", nullable=False), None),
+                    ColumnPlan(number("item", nullable=False), None),
+                    KIND,
+                ),
+                ("user", "item"),
+                keys=(key("user", "user", "owning", 12), key("item", "item", "attribute", 1)),
+            ),
+        ),
+        protect=("user",),
+        public=("item",),
+    )
+    source = {
+        "user": frame(200, kind=rng.choice(list("abc"), 200)),
+        "item": frame(12, kind=list("abc") * 4),
+        "vote": pd.DataFrame({"user": pairs[:, 0], "item": pairs[:, 1], "kind": rng.choice(list("abc"), len(pairs))}),
+    }
+    made = woven(plan, source)
+    assert_keys_hold(plan, made)
+    pd.testing.assert_frame_equal(made["item"], source["item"], check_dtype=False)
+    assert len(made["vote"]) == pytest.approx(len(pairs), rel=0.15)
+    real, synthetic = (t["vote"].groupby("user").size().to_numpy() for t in (source, made))
+    assert abs(real.mean() - synthetic.mean()) < 0.15 * real.mean()
+
+
+def test_rules_hold_exactly_and_what_they_changed_is_counted() -> None:
+    rng = np.random.default_rng(4)
+    day = Bins(tuple(range(0, 101, 10)))
+
+    def days(name: str) -> ColumnPlan:
+        return ColumnPlan(number(name), day)
+
+    plan = Plan(
+        (
+            TablePlan("client", (ColumnPlan(ID, None), days("joined")), ("id",)),
+            TablePlan(
+                "orders",
+                (
+                    ColumnPlan(ID, None),
+                    ColumnPlan(number("client", nullable=False), None),
+                    days("made"),
+                    days("sent"),
+                    KIND,
+                    ColumnPlan(Column("group", Type("text")), Categories(("x", "y"))),
+                ),
+                ("id",),
+                keys=(key("client", "client", "owning", 5),),
+            ),
+        ),
+        protect=("client",),
+        constraints=(
+            Ordered("orders", "made", "sent"),
+            Ordered("orders", "joined", "made", key="client"),
+            Determined("orders", ("kind",), "group"),
+        ),
+    )
+    joined = rng.integers(0, 50, 150)
+    made_on = np.repeat(joined, 3) + rng.integers(0, 20, 450)
+    kind = rng.choice(list("abc"), 450)
+    source = {
+        "client": frame(150, joined=joined),
+        "orders": frame(
+            450,
+            client=np.repeat(np.arange(150), 3),
+            made=made_on,
+            sent=made_on + 5,
+            kind=kind,
+            group=np.where(kind == "a", "x", "y"),
+        ),
+    }
+    model = dw.fit(source, plan, epsilon=50.0, delta=1e-5, insecure_seed=0)
+    database = model.sample()
+    tables = database.to_pandas()
+    assert_keys_hold(plan, tables)
+    both = tables["orders"].merge(tables["client"], left_on="client", right_on="id")
+    assert not (both.made > both.sent).any()
+    assert not (both.joined > both.made).any()
+    assert (tables["orders"].groupby("kind")["group"].nunique(dropna=False) == 1).all()
+    assert set(database.repairs) == {str(c) for c in plan.constraints}
+    assert Plan.from_toml(plan.to_toml()) == plan
+
+
+@pytest.mark.parametrize(
+    ("rule", "says"),
+    [
+        (Ordered("orders", "made", "snt"), "did you mean 'sent'"),
+        (Ordered("orders", "made", "kind"), "cannot be compared"),
+        (Ordered("orders", "made", "sent", key="clnt"), "no foreign key 'clnt'"),
+        (Determined("orders", ("kind",), "kind"), "determine itself"),
+        (Determined("orders", ("kind",), "id"), "is a key"),
+    ],
+)
+def test_rules_that_make_no_sense_are_refused(rule: Ordered | Determined, says: str) -> None:
+    table = TablePlan(
+        "orders",
+        (
+            ColumnPlan(ID, None),
+            ColumnPlan(number("made"), Bins((0, 1))),
+            ColumnPlan(number("sent"), Bins((0, 1))),
+            KIND,
+        ),
+        ("id",),
+    )
+    with pytest.raises(PlanError, match=says):
+        Plan((table,), protect=("orders",), constraints=(rule,))
+
+
+def test_an_acyclic_key_must_be_a_nullable_key_of_its_own_table() -> None:
+    columns = (ColumnPlan(ID, None), ColumnPlan(number("boss", nullable=False), None))
+    with pytest.raises(PlanError, match="cannot be acyclic"):
+        Plan(
+            (TablePlan("people", columns, ("id",), keys=(key("boss", "people", "linking", acyclic=True),)),),
+            protect=("people",),
+        )
+
+
+@given(st.lists(st.integers(0, 5), max_size=40))
+def test_running_numbers(groups: list[int]) -> None:
+    seen: dict[int, int] = {}
+    expected = []
+    for g in groups:
+        expected.append(seen.get(g, 0))
+        seen[g] = expected[-1] + 1
+    assert running_number(np.array(groups, dtype=np.int64)).tolist() == expected
+
+
+@given(st.integers(1, 200), st.data())
+def test_distinct_numbers(limit: int, data: st.DataObject) -> None:
+    count = data.draw(st.integers(0, limit))
+    found = distinct(limit, count, np.random.default_rng(0))
+    assert len(found) == count == len(set(found.tolist()))
+    assert all(0 <= x < limit for x in found)
+
+
+@given(st.integers(0, 50), st.integers(1, 10), st.integers(1, 4))
+def test_targets_stay_within_capacity(children: int, parents: int, capacity: int) -> None:
+    made = draw_targets(children, np.arange(parents) + 100, capacity=capacity, rng=np.random.default_rng(0))
+    assert (made >= 0).sum() == min(children, parents * capacity)
+    assert np.bincount(made[made >= 0], minlength=1).max(initial=0) <= capacity
+
+
+@settings(max_examples=50)
+@given(st.integers(1, 60), st.integers(0, 1000))
+def test_no_circles_are_left(rows: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    links = [rng.integers(-1, rows, rows) for _ in range(2)]
+    place = order_of(links, rng)
+    assert sorted(place.tolist()) == list(range(rows))
+    alike = rng.integers(0, 3, rows)
+    for link in links:
+        wrong = np.flatnonzero((link >= 0) & (place[np.maximum(link, 0)] >= place))
+        link[wrong] = earlier(wrong, link[wrong], alike, place, rng)
+        at = np.flatnonzero(link >= 0)
+        assert (place[link[at]] < place[at]).all()
