@@ -3,18 +3,23 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test quick lint types contracts bench clean
+.PHONY: demo test quick lint docs bench clean
 
 $(VENV)/.ready: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.ready
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $@
 
+# Set up and turn a made-up private shop into a synthetic one.
 demo: $(VENV)/.ready
 	$(BIN)/dpweave demo
 
-lint: $(VENV)/.ready
+lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -23,10 +28,11 @@ lint: $(VENV)/.ready
 test: lint
 	$(BIN)/pytest -n 2 --dist worksteal
 
-quick: $(VENV)/.ready
+# Without the tests that take more than a few seconds.
+quick: $(VENV)/.dev
 	$(BIN)/pytest -n 2 -m "not slow" -x
 
-bench: $(VENV)/.ready
+bench: $(VENV)/.dev
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 clean:
