@@ -97,14 +97,15 @@ def decode(codes: IntArray, edges: Sequence[int], rng: np.random.Generator) -> I
     widths = np.diff(limits)
     share = np.bincount(codes, minlength=len(widths)).astype(np.float64)
     middle = limits[:-1] + (widths - 1) / 2
-    # Half a row keeps empty buckets from making cliffs.
-    density = np.log((share + 0.5) / widths)
+    density = np.log(np.maximum(share, 0.5) / widths)
     out = np.empty(len(codes), dtype=np.int64)
     order = np.argsort(codes, kind="stable")
     ends = np.cumsum(np.bincount(codes, minlength=len(widths)))
     for b in np.flatnonzero(share):
         rows = order[ends[b] - int(share[b]) : ends[b]]
-        low, high = max(int(b) - 1, 0), min(int(b) + 1, len(widths) - 1)
+        # An empty neighbour is the end of the distribution and says nothing about the slope inside it.
+        low = b - 1 if b and share[b - 1] else b
+        high = b + 1 if b + 1 < len(widths) and share[b + 1] else b
         slope = (density[high] - density[low]) / (middle[high] - middle[low]) if high > low else 0.0
         values = np.arange(limits[b], limits[b + 1])
         mass = np.exp(slope * (values - (values[-1] if slope > 0 else values[0])))

@@ -134,8 +134,8 @@ class Design:
         small = (s for s in everything if math.prod(margins[c].size for c in s.columns) <= CLIQUE_CELLS)
         at = {t: i for i, t in enumerate(self.components)}
         self.cliques = [s for s in small if any(t in at for t in parts(s))]
-        told = [(i, at[t], _told(s, t, margins)) for i, s in enumerate(self.cliques) for t in parts(s) if t in at]
-        self._told = _matrix(sparse, told, (len(self.cliques), len(self.components)))
+        entries = [(i, at[t], told(s, t, margins)) for i, s in enumerate(self.cliques) for t in parts(s) if t in at]
+        self._told = _matrix(sparse, entries, (len(self.cliques), len(self.components)))
         inside = [(i, at[t], 1.0) for i, w in enumerate(self.workloads) for t in parts(w) if t in at]
         self._inside = _matrix(sparse, inside, (len(self.workloads), len(self.components)))
         self.reach = np.array([math.prod(margins[c].reach for c in t.columns) for t in self.components])
@@ -186,7 +186,8 @@ def _components(lefts: int, rights: int, k: int) -> int:
     return sum(math.comb(lefts, i) * math.comb(rights, j) for i in range(k) for j in range(k) if 0 < i + j <= k)
 
 
-def _told(clique: Workload, component: Workload, margins: Mapping[str, Margin]) -> float:
+def told(clique: Workload, component: Workload, margins: Mapping[str, Margin]) -> float:
+    """Precision of a component's coefficients from a clique's counts, for one link and noise of scale 1."""
     return math.prod(margins[c].contrast if c in component.columns else 1 / margins[c].size for c in clique.columns)
 
 

@@ -41,6 +41,7 @@ WHOLE_CELLS = 1 << 22
 SLICE_CELLS = 1 << 18
 """Pairs of types per slice where there are more."""
 
+_AHEAD = 2.0
 _RAKE_STEPS = 50
 _SWAP_ROUNDS = 60
 _GUESS_ROUNDS = 20
@@ -51,14 +52,16 @@ def round_types(expected: FloatArray, totals: IntArray, rng: np.random.Generator
 
     Row u is rounded systematically: with cumulative sums :math:`c_v` of what is wanted,
     :math:`n_v = \lfloor c_v + r\rfloor - \lfloor c_{v-1} + r\rfloor` with a uniform r. What is wanted is the row's
-    expectation plus the carry, the difference between wanted and given that the rows above left in each column.
-    So in sorted order every run of rows has the right sum in every column up to about one.
+    expectation times one plus a share of the carry, the difference between expected and given that the rows above left
+    in each column. So in sorted order every run of rows has nearly the right sum in every column, and a row's own
+    leaning is not drowned by what others left: the feedback is proportional and on average nothing.
 
     >>> round_types(np.full((4, 2), 0.5), np.ones(4, dtype=np.int64), np.random.default_rng(0)).sum(axis=0)
     array([2, 2])
     """
     given = np.zeros(expected.shape, dtype=np.int64)
     carry = np.zeros(expected.shape[1])
+    left_over = expected[::-1].cumsum(axis=0)[::-1]
     starts = rng.random(len(totals))
     for u, total in enumerate(totals):
         row = expected[u]
@@ -67,8 +70,9 @@ def round_types(expected: FloatArray, totals: IntArray, rng: np.random.Generator
             carry += row
             continue
         row = row * (total / mass)
-        leaning = row + np.clip(carry, -row, row)
-        edges = np.cumsum(leaning)
+        # A column's carry is made good over the rows that expect its next two links, or what is left of them.
+        ahead = np.maximum(row, np.minimum(left_over[u], _AHEAD))
+        edges = np.cumsum(row * np.maximum(1 + carry / np.maximum(ahead, 1e-12), 0.0))
         edges *= total / edges[-1] if edges[-1] > 0 else 0.0
         steps = np.floor(edges[:-1] + starts[u]).astype(np.int64)
         # The last edge is the row's total, whatever rounding says, and floor(total + start) = total.

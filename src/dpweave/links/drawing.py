@@ -1,0 +1,122 @@
+"""Draw links for any rows from a fit: degrees where they are not given, then wiring."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpweave.links.degrees import UNKNOWN, Degrees, fill, match_total, whole
+from dpweave.links.types import RowTypes
+from dpweave.links.wiring import WHOLE_CELLS, spread, wire
+
+if TYPE_CHECKING:
+    from dpweave.links.base import LinkProblem
+    from dpweave.links.map import LinkFit
+    from dpweave.privacy.window import FloatArray, IntArray
+
+_EVEN_CELLS = 1 << 20
+"""Up to this many pairs of types, links are drawn evenly over all columns."""
+
+
+def draw_links(fit: LinkFit, problem: LinkProblem, *, degrees: Degrees = UNKNOWN, rng: np.random.Generator) -> IntArray:
+    """Links of the rows of ``problem``, of its kind exactly; degrees that are not given follow from the fit."""
+    if not problem.links or not problem.left_rows or not problem.right_rows:
+        return np.zeros((0, 2), dtype=np.int64)
+    left, right = _drawing_types(fit, problem)
+    one_left = problem.kind != "many-to-many"
+    one_right = problem.kind == "one-to-one"
+    partners = problem.right_rows - problem.bars_self
+    caps = [
+        1 if one_left else min(degrees.left_bound or partners, partners),
+        1 if one_right else min(degrees.right_bound or problem.left_rows, problem.left_rows),
+    ]
+    wanted = np.ones(problem.left_rows, dtype=np.int64) if problem.kind == "one-to-many" else degrees.left
+    if wanted is not None:
+        wanted = np.minimum(wanted, 1 if one_left else partners)
+    links = problem.links if wanted is None else int(wanted.sum())
+    shares = _type_shares(fit, left, right, wanted, degrees.right, rng)
+    if wanted is None:
+        links = min(links, caps[0] * problem.left_rows, caps[1] * problem.right_rows)
+        wanted = _spread_shares(shares[0], left, links, caps[0], rng)
+    if degrees.right is not None:
+        most = 1 if one_right else problem.left_rows
+        others = match_total(np.minimum(degrees.right, most), links, cap=most, rng=rng)
+    else:
+        others = _spread_shares(shares[1], right, links, _cap(links, caps[1], problem.right_rows), rng)
+    return wire(
+        fit.weights, left, right, left_degrees=wanted, right_degrees=others, rng=rng, same_table=problem.bars_self
+    )
+
+
+def _drawing_types(fit: LinkFit, problem: LinkProblem) -> tuple[RowTypes, RowTypes]:
+    """Types to draw by: over all columns while pairs of them are few, so that rounding is even in columns
+    that nothing is known about, else over the columns that matter.
+    """
+    lefts = [
+        RowTypes.of(problem.left, columns, shape=problem.shape, rows=problem.left_rows)
+        for columns in (tuple(problem.left), fit.left)
+    ]
+    rights = [
+        RowTypes.of(problem.right, columns, shape=problem.shape, rows=problem.right_rows)
+        for columns in (tuple(problem.right), fit.right)
+    ]
+    for left, right in ((lefts[0], rights[0]), (lefts[0], rights[1]), (lefts[1], rights[0])):
+        if left.count * right.count <= _EVEN_CELLS:
+            return left, right
+    return lefts[1], rights[1]
+
+
+def _cap(links: int, cap: int, rows: int) -> int:
+    """Relax a bound that cannot hold: exact left degrees come first."""
+    return max(cap, -(-links // rows))
+
+
+def _spread_shares(shares: FloatArray, types: RowTypes, links: int, cap: int, rng: np.random.Generator) -> IntArray:
+    capacity = types.multiplicity.astype(np.float64) * cap
+    return spread(whole(fill(shares * links, capacity, float(links)), links, rng), types, cap=cap, rng=rng)
+
+
+def _type_shares(
+    fit: LinkFit,
+    left: RowTypes,
+    right: RowTypes,
+    left_degrees: IntArray | None,
+    right_degrees: IntArray | None,
+    rng: np.random.Generator,
+) -> tuple[FloatArray, FloatArray]:
+    """Expected share of links per left and right type: rows by their degrees where known, else by the fit."""
+    rows = _mass(left, left_degrees)
+    columns = _mass(right, right_degrees)
+    some = np.arange(left.count)
+    if left.count * right.count > WHOLE_CELLS:
+        picked = whole(rows * (1024 / rows.sum()), 1024, rng)
+        some = np.flatnonzero(picked)
+    nobody = np.zeros(0, dtype=np.int64)
+    sample = RowTypes(left.columns, left.shape, left.codes[some], nobody, left.multiplicity[some])
+    inner = np.zeros(left.count)
+    total = np.zeros(right.count)
+    step = max(WHOLE_CELLS // max(len(some), 1), 1)
+    blocks = [slice(i, min(i + step, right.count)) for i in range(0, right.count, step)]
+    parts_ = [fit.weights(sample, _cut(right, b)) * columns[b] for b in blocks]
+    for block in parts_:
+        inner[some] += block.sum(axis=1)
+    known = left_degrees is not None
+    for b, block in zip(blocks, parts_, strict=True):
+        weight = rows[some] / np.maximum(inner[some], 1e-300) if known else rows[some]
+        total[b] = weight @ block
+    shares = rows if known or len(some) < left.count else rows * inner
+    return shares / shares.sum(), total / total.sum()
+
+
+def _mass(types: RowTypes, degrees: IntArray | None) -> FloatArray:
+    if degrees is None:
+        return types.multiplicity.astype(np.float64)
+    mass: FloatArray = np.bincount(types.of_row, weights=degrees, minlength=types.count).astype(np.float64)
+    return mass if mass.sum() > 0 else types.multiplicity.astype(np.float64)
+
+
+def _cut(types: RowTypes, block: slice) -> RowTypes:
+    return RowTypes(
+        types.columns, types.shape, types.codes[block], np.zeros(0, dtype=np.int64), types.multiplicity[block]
+    )

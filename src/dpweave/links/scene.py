@@ -1,0 +1,244 @@
+"""What is known about a relation before links are fitted: weights of rows, row types, noisy counts put together."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpweave.errors import UsageError
+from dpweave.links.degrees import whole
+from dpweave.links.design import Design, Margin, parts, told
+from dpweave.links.types import LinkOperator, RowTypes
+from dpweave.links.wiring import WHOLE_CELLS
+from dpweave.links.workload import Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from dpweave.links.base import LinkProblem
+    from dpweave.links.degrees import Degrees
+    from dpweave.privacy.window import FloatArray, IntArray, NoisyMarginal
+
+LINKS_DOUBT = 0.1
+"""Relative standard error with which the number of links in the view is taken as known."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What is known before links are measured: weights of rows in the view, margins, about how many links it shows."""
+
+    problem: LinkProblem
+    left_weights: FloatArray
+    right_weights: FloatArray
+    left_known: bool
+    right_known: bool
+    links: float
+    left: Mapping[str, Margin]
+    right: Mapping[str, Margin]
+
+    @classmethod
+    def of(cls, problem: LinkProblem, degrees: Degrees) -> Scene:
+        """Weigh rows by the links the view shows of them.
+
+        Where these are given, or each left row has exactly one link, how links spread over that side is known.
+        """
+        lefts = _row_weights(problem.left_rows, degrees.left, degrees.left_seen, "left")
+        rights = _row_weights(problem.right_rows, degrees.right, degrees.right_seen, "right")
+        sides = (lefts, rights)
+        seen = [float(w.sum()) for w, d in zip(sides, (degrees.left, degrees.right), strict=True) if d is not None]
+        margins = [
+            {c: Margin.of(codes, weights, problem.shape[c]) for c, codes in side.items()}
+            for side, weights in zip((problem.left, problem.right), sides, strict=True)
+        ]
+        scale = problem.links_measured / max(problem.links, 1)
+        return cls(
+            problem,
+            lefts,
+            rights,
+            left_known=degrees.left is not None or problem.kind == "one-to-many",
+            right_known=degrees.right is not None,
+            links=max(min([*(s * scale for s in seen), problem.links_measured]), 1.0),
+            left=margins[0],
+            right=margins[1],
+        )
+
+    def known(self, component: Workload) -> bool:
+        """Whether a component is told by the tables."""
+        return (self.left_known and not component.right) or (self.right_known and not component.left)
+
+    @property
+    def given(self) -> int | None:
+        """Axis of the side whose margin a fit holds fixed (0 left, 1 right), or None."""
+        return 0 if self.left_known else 1 if self.right_known else None
+
+    def fixed(self, component: Workload) -> bool:
+        """Whether a component lies in the margin that a fit holds fixed."""
+        return (self.given == 0 and not component.right) or (self.given == 1 and not component.left)
+
+    def design(self, k: int) -> Design:
+        """Everything that could be measured for this relation."""
+        return Design(self.left, self.right, k=k, known=self.known)
+
+    @property
+    def margin(self) -> dict[str, Margin]:
+        """Margins of both sides by column."""
+        return {**self.left, **self.right}
+
+    def workload(self, columns: Sequence[str]) -> Workload:
+        """Tell the sides of a clique apart."""
+        return Workload(tuple(c for c in columns if c in self.left), tuple(c for c in columns if c in self.right))
+
+    def types(
+        self, side: str, columns: Sequence[str], limit: int, rng: np.random.Generator
+    ) -> tuple[RowTypes, FloatArray]:
+        """Row types over ``columns`` and their shares of weight; at most ``limit``, by a calibrated sample if needed."""
+        codes = self.problem.left if side == "left" else self.problem.right
+        weights = self.left_weights if side == "left" else self.right_weights
+        types = RowTypes.of(codes, columns, shape=self.problem.shape, rows=len(weights))
+        mass: FloatArray = np.bincount(types.of_row, weights=weights, minlength=types.count).astype(np.float64)
+        if types.count > limit:
+            types, mass = _representatives(types, mass, limit, rng)
+        return types, mass / mass.sum()
+
+
+def _row_weights(rows: int, degrees: IntArray | None, share: FloatArray | None, side: str) -> FloatArray:
+    for values in (degrees, share):
+        if values is not None and len(values) != rows:
+            raise UsageError(f"{len(values)} degrees for {rows} {side} rows")
+    weights = np.ones(rows) if degrees is None else degrees.astype(np.float64)
+    if share is not None:
+        weights = weights * share
+    return weights if weights.sum() > 0 else np.ones(rows)
+
+
+def _representatives(
+    types: RowTypes, mass: FloatArray, limit: int, rng: np.random.Generator
+) -> tuple[RowTypes, FloatArray]:
+    """A systematic sample of types in sorted order, reweighted until every column has its margin again.
+
+    Pairs of sampled types stand for all pairs (ALGORITHMS B4): the cost of a fit does not depend on the rows.
+    """
+    picks = whole(mass * (limit / mass.sum()), limit, rng)
+    used = np.flatnonzero(picks)
+    codes = types.codes[used]
+    weight = picks[used].astype(np.float64)
+    for _ in range(20):
+        for c, size in enumerate(types.shape):
+            wanted = np.bincount(types.codes[:, c], weights=mass, minlength=size)
+            have = np.bincount(codes[:, c], weights=weight, minlength=size)
+            weight *= np.where(have > 0, wanted / np.maximum(have, 1e-300), 0.0)[codes[:, c]]
+    nobody = np.zeros(0, dtype=np.int64)
+    return RowTypes(types.columns, types.shape, codes, nobody, types.multiplicity[used]), weight
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Row types of both sides over the measured columns, and independent wiring of them."""
+
+    scene: Scene
+    tables: Mapping[Workload, tuple[FloatArray, float]]
+    """Noisy counts of each measured clique and their precision, repeated cliques averaged; axes as the workload's."""
+    left: RowTypes
+    right: RowTypes
+    base: FloatArray
+    links: float
+    """The number of links in the view, from a first guess and the noisy counts themselves."""
+
+    @classmethod
+    def of(cls, scene: Scene, measured: Sequence[NoisyMarginal], rng: np.random.Generator) -> Stage:
+        """Collapse rows over the measured columns and settle how many links there are."""
+        tables = _averaged(scene, measured)
+        lefts = [c for c in scene.left if any(c in s.left for s in tables)]
+        rights = [c for c in scene.right if any(c in s.right for s in tables)]
+        limit = math.isqrt(WHOLE_CELLS)
+        left, p = scene.types("left", lefts, _room(scene, "right", rights, limit), rng)
+        right, q = scene.types("right", rights, max(WHOLE_CELLS // left.count, 1), rng)
+        totals = [(float(y.sum()), precision / y.size) for y, precision in tables.values()]
+        prior = 1 / (LINKS_DOUBT * scene.links) ** 2
+        best = (scene.links * prior + sum(t * w for t, w in totals)) / (prior + sum(w for _, w in totals))
+        return cls(scene, tables, left, right, np.multiply.outer(p, q), max(best, 1.0))
+
+    def components(self) -> list[Workload]:
+        """Everything inside a measured clique that can vary."""
+        every = dict.fromkeys(t for s in self.tables for t in parts(s) if not self.scene.fixed(t))
+        margin = self.scene.margin
+        return [t for t in every if all(margin[c].size > 1 for c in t.columns)]
+
+    def precisions(self) -> dict[Workload, float]:
+        """How precisely the counts tell a coefficient of each component, by the formula of the design."""
+        out = dict.fromkeys(self.components(), 0.0)
+        for s, (_, precision) in self.tables.items():
+            for t in parts(s):
+                if t in out:
+                    out[t] += precision * self.links**2 * told(s, t, self.scene.margin)
+        return out
+
+    def expected(self) -> dict[Workload, FloatArray]:
+        """Independent wiring's frequencies in the measured cliques."""
+        operator = LinkOperator(self.left, self.right, tuple(self.tables))
+        found = operator.unstack(operator.histogram(self.base))
+        return {s: found[s].reshape(self.tables[s][0].shape) for s in self.tables}
+
+    def residuals(self) -> Iterator[tuple[Workload, FloatArray, float]]:
+        r"""Per component: counts beyond independent wiring and lower orders, and their noise variance before centring.
+
+        All cliques that contain T are summed down to T and averaged by inverse variance. Centring by
+        :math:`I - p 1^T` along each axis takes away every effect of fewer columns.
+        """
+        expected = self.expected()
+        sums: dict[Workload, FloatArray] = {}
+        precisions: dict[Workload, float] = {}
+        wanted = set(self.components())
+        for s, (y, precision) in self.tables.items():
+            beyond = y - self.links * expected[s]
+            for t in parts(s):
+                if t not in wanted:
+                    continue
+                away = tuple(i for i, c in enumerate(s.columns) if c not in t.columns)
+                weight = precision / math.prod(beyond.shape[i] for i in away)
+                sums[t] = sums.get(t, 0.0) + beyond.sum(axis=away) * weight
+                precisions[t] = precisions.get(t, 0.0) + weight
+        for t, total in sums.items():
+            table = total / precisions[t]
+            for axis, c in enumerate(t.columns):
+                table = table - along(self.scene.margin[c].p, axis, table.ndim) * table.sum(axis=axis, keepdims=True)
+            yield t, table, 1 / precisions[t]
+
+
+def _room(scene: Scene, side: str, columns: Sequence[str], limit: int) -> int:
+    """How many types the other side may have, given how many this one can have at most."""
+    rows = scene.problem.right_rows if side == "right" else scene.problem.left_rows
+    most = min(rows, math.prod(scene.problem.shape[c] for c in columns))
+    return max(limit, WHOLE_CELLS // max(most, 1))
+
+
+def _averaged(scene: Scene, measured: Sequence[NoisyMarginal]) -> dict[Workload, tuple[FloatArray, float]]:
+    sums: dict[Workload, FloatArray] = {}
+    precisions: dict[Workload, float] = {}
+    for noisy in measured:
+        unknown = [c for c in noisy.columns if c not in scene.left and c not in scene.right]
+        if unknown:
+            raise UsageError(f"measured column {unknown[0]!r} is on neither side of the relation")
+        workload = scene.workload(noisy.columns)
+        if not workload.k:
+            continue
+        counts = np.transpose(noisy.counts, [noisy.columns.index(c) for c in workload.columns])
+        sums[workload] = sums.get(workload, 0.0) + counts / noisy.sigma**2
+        precisions[workload] = precisions.get(workload, 0.0) + noisy.sigma**-2
+    return {w: (sums[w] / precisions[w], precisions[w]) for w in sums}
+
+
+def along(values: FloatArray, axis: int, ndim: int) -> FloatArray:
+    """Lay a vector along one axis of a table."""
+    return values.reshape([-1 if i == axis else 1 for i in range(ndim)])
+
+
+def outer(factors: Sequence[FloatArray]) -> FloatArray:
+    """Product table of one vector per axis."""
+    table = np.ones(())
+    for factor in factors:
+        table = np.multiply.outer(table, factor)
+    return table
