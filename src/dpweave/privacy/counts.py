@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dpweave.schema.domain import Attribute, Path, View
 
 Codes = np.ndarray[Any, Any]
+BLOCK_ROWS = 1 << 16
 
 
 class Counts:
@@ -72,12 +73,8 @@ class Counts:
         if not clique:
             rows = self._size(view.base) if there is None else int(there.sum())
             return np.array(rows, dtype=np.int64)
-        cell = np.zeros(1, dtype=np.int64)
-        for name, length in zip(clique, shape, strict=True):
-            cell = cell * length + self._seen(view.base, view.attribute[name])
-        if there is not None:
-            cell = cell[there]
-        return np.bincount(cell, minlength=int(np.prod(shape))).astype(np.int64).reshape(shape)
+        codes = [self._seen(view.base, view.attribute[name]) for name in clique]
+        return _histogram(codes, shape, there)
 
     def _size(self, table: str) -> int:
         key = ("size", table)
@@ -92,7 +89,8 @@ class Counts:
         key = ("present", base, paths)
         if key not in self._memory:
             self._memory[key] = np.logical_and.reduce([self._position(base, path) >= 0 for path in paths])
-        return self._memory[key]
+        there = self._memory[key]
+        return None if there.all() else there
 
     def _seen(self, base: str, attribute: Attribute) -> Codes:
         """Codes of an attribute for every base row; rows that lead nowhere get code 0 and are masked by the caller."""
@@ -138,9 +136,12 @@ class Counts:
         return self._memory[key]
 
     def _fetch(self, rows: Any, expression: Any) -> Codes:
-        """Read one integer column in the order of rows."""
-        ordered = rows.select(rows.rid, value=expression).order_by("rid")
-        return np.asarray(self._bounding.source.fetch(ordered)["value"].to_numpy())
+        """Read one integer column in the order of rows; ``rid`` numbers them from 0, so no sort is needed."""
+        found = self._bounding.source.fetch(rows.select(rows.rid, value=expression))
+        values = found["value"].to_numpy()
+        out: Codes = np.empty_like(values)
+        out[found["rid"].to_numpy()] = values
+        return out
 
     def _number(self, rows: Any) -> int:
         """Count rows in the engine."""
@@ -195,6 +196,19 @@ class Counts:
             return linked, linked[self._bounding.link_name(table, key)].notnull().cast("int32")
         value = rows[self._bounding.column_name(table, column)]
         return codec.coded(rows, value, has_nan=self._bounding.source.connection.name != "sqlite")
+
+
+def _histogram(codes: Sequence[Codes], shape: tuple[int, ...], there: Codes | None) -> IntArray:
+    """Count rows per cell, block by block, so that the cell numbers of a block stay in the processor's cache."""
+    out = np.zeros(int(np.prod(shape)), dtype=np.int64)
+    for start in range(0, len(codes[0]), BLOCK_ROWS):
+        block = slice(start, start + BLOCK_ROWS)
+        cell = codes[0][block].astype(np.intp)
+        for column, length in zip(codes[1:], shape[1:], strict=True):
+            cell *= length
+            cell += column[block]
+        out += np.bincount(cell if there is None else cell[there[block]], minlength=len(out))
+    return out.reshape(shape)
 
 
 def _at(path: Path) -> str:
