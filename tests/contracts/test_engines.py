@@ -24,6 +24,10 @@ from dpweave.sinks import write
 from dpweave.sources import open_source
 from tests.backends import columns
 
+SPARK = (
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
+)
 ENGINES = [
     "duckdb",
     "sqlite",
@@ -32,7 +36,7 @@ ENGINES = [
     "csv",
     "frames",
     "ibis",
-    pytest.param("spark", marks=pytest.mark.slow),
+    pytest.param("spark", marks=SPARK),
 ]
 CITIES = ("Zürich", "naïve 😀", 'it\'s "q"', "", " ", "ascii", "汉字", "ASCII")
 UNKNOWN = "not in the plan"
@@ -137,7 +141,7 @@ def shop(request, tmp_path) -> Any:
     if kind == "frames":
         yield ROWS
     elif kind == "spark":
-        yield in_spark(request.getfixturevalue("spark"))
+        yield request.getfixturevalue("spark_shop")
     elif kind == "postgresql":
         url = request.getfixturevalue("postgres").fresh()
         write(SHOP, ROWS, url)
@@ -153,11 +157,17 @@ def shop(request, tmp_path) -> Any:
         yield path
 
 
-def in_spark(session: Any) -> Any:
-    """Put the rows into Spark tables: Parquet files of its own, on which its SQL runs."""
+@pytest.fixture(scope="module")
+def spark_shop(spark, tmp_path_factory) -> Any:
+    """The rows as tables of Spark's own catalogue, over Parquet files."""
+    import pyarrow.parquet as pq
+
+    folder = tmp_path_factory.mktemp("spark")
     for name, table in ROWS.items():
-        session.createDataFrame(table).write.mode("overwrite").saveAsTable(name)
-    return ibis.pyspark.from_connection(session)
+        (folder / name).mkdir()
+        pq.write_table(table, folder / name / "part.parquet")
+        spark.sql(f"CREATE TABLE {name} USING parquet LOCATION '{folder / name}'")
+    return ibis.pyspark.from_connection(spark)
 
 
 def shop_plan(**bounds: int) -> dw.Plan:
