@@ -466,7 +466,9 @@ def _key_to_dict(plan: KeyPlan) -> dict[str, Any]:
 
 def _key_from_dict(where: str, name: str, data: Mapping[str, Any]) -> KeyPlan:
     _refuse_unknown(
-        where, data, ("columns", "references", "target", "role", "max_degree", "method", "weight", "degree_cap")
+        where,
+        data,
+        ("columns", "references", "target", "role", "max_degree", "method", "weight", "degree_cap", "acyclic"),
     )
     for need in ("columns", "references", "target", "role"):
         if need not in data:
@@ -481,6 +483,7 @@ def _key_from_dict(where: str, name: str, data: Mapping[str, Any]) -> KeyPlan:
         data.get("method", "auto"),
         data.get("weight", 1.0),
         data.get("degree_cap"),
+        data.get("acyclic", False),
     )
 
 
