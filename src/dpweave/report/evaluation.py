@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from dpweave.schema.model import Column, Type
     from dpweave.sources.base import Source
 
-STAMP = "NOT PRIVATE: made from real rows. For eyes that may see the real data; do not share."
+STAMP = "NOT PRIVATE: made from real rows, for eyes that may see them. Do not share."
 MOST_WORKLOADS = 600
 """Sets of columns for one table or relation; more are sampled."""
 MOST_CELLS = 1 << 20
@@ -334,10 +334,10 @@ def crossings(plan: Plan) -> tuple[Crossing, ...]:
         if table.name in plan.public:
             continue
         name, keys = table.name, table.foreign_keys
-        for key in keys:
-            out.append(
-                Crossing(f"{name}.{key.name} → {key.target}", "across", name, side(name, ()), side(name, (key.name,)))
-            )
+        out += [
+            Crossing(f"{name}.{key.name} → {key.target}", "across", name, side(name, ()), side(name, (key.name,)))
+            for key in keys
+        ]
         for a, b in combinations(keys, 2):
             title = f"{a.target} ({a.name}) ↔ {b.target} ({b.name}) in {name}"
             out.append(Crossing(title, "across", name, side(name, (a.name,)), side(name, (b.name,))))

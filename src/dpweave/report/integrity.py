@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpweave.relations import DEGREE_REACH
 from dpweave.report.coding import column_of
 from dpweave.schema.arrow import arrow_type
 from dpweave.schema.graph import KeyGraph
@@ -99,15 +98,23 @@ def _references(
     if KeyGraph(plan.database).kind(table.name, key) == "one-to-one":
         yield Check("one-to-one", where, most <= 1, f"at most {most} per {key.target}")
     elif planned.max_degree is not None and table.name not in plan.public and key.target not in plan.public:
-        # Owners' degrees are measured beyond the bound under which rows are counted (PRIVACY §4, degrees). Under entity
-        # neighbours a bound limits what one unit adds to the counts, and a mandatory key needs a row all the same.
-        entity = plan.neighbours == "entity"
-        limit = planned.max_degree * (DEGREE_REACH if entity and planned.role == "owning" else 1)
-        detail = f"at most {most:,} rows per {key.target}, bound {limit:,}"
-        yield Check("rows per target within the bound", where, most <= limit, detail, advisory=entity)
+        yield from _bound(plan, planned, where, most)
     if key.target == table.name:
         own = int((links == np.arange(len(links))).sum())
         yield Check("no row leads to itself", where, own == 0, _rows(own))
+
+
+def _bound(plan: Plan, planned: KeyPlan, where: str, most: int) -> Iterator[Check]:
+    """Compare degrees with the bound of a key.
+
+    Under entity neighbours a bound limits what one unit adds to the counts, and a mandatory key needs a row all the same;
+    the degrees of owners are measured beyond it, up to a cap of their own (PRIVACY §4).
+    """
+    entity = plan.neighbours == "entity"
+    limit = planned.degree_cap if entity and planned.role == "owning" else planned.max_degree
+    if limit is not None:
+        detail = f"at most {most:,} rows per {planned.key.target}, bound {limit:,}"
+        yield Check("rows per target within the bound", where, most <= limit, detail, advisory=entity)
 
 
 def _rows(count: int) -> str:

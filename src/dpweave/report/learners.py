@@ -71,12 +71,10 @@ def features(plan: Plan, coded: CodedDatabase, table: str, *, without: str | Non
     for path in paths:
         end = plan.promise.graph.walk(table, path)
         at = coded.position(table, path)
-        for column in usable_columns(plan, end):
-            if not (path == () and column == without):
-                found.append(_at(coded.codes[end, column], at))
-        for child, key in plan.promise.graph.incoming(end):
-            if child.name not in plan.public:
-                found.append(_at(coded.degrees(child.name, key.name), at))
+        columns = [c for c in usable_columns(plan, end) if path or c != without]
+        counted = [(t.name, k.name) for t, k in plan.promise.graph.incoming(end) if t.name not in plan.public]
+        found += [_at(coded.codes[end, column], at) for column in columns]
+        found += [_at(coded.degrees(child, key), at) for child, key in counted]
     if not found:
         return np.zeros((coded.rows[table], 0), dtype=np.int64)
     return np.stack(found, axis=1)
@@ -114,6 +112,7 @@ def told_apart(a: IntArray, b: IntArray, rng: np.random.Generator) -> float:
     """How well held-out rows of ``a`` and ``b`` can be told apart: area under the ROC curve."""
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.metrics import roc_auc_score
+    from threadpoolctl import threadpool_limits
 
     count = min(len(a), len(b), MOST_ROWS)
     if count < 20:
@@ -122,8 +121,9 @@ def told_apart(a: IntArray, b: IntArray, rng: np.random.Generator) -> float:
     mark = np.repeat([0, 1], count)
     order = rng.permutation(2 * count)
     train, test = order[: int(1.4 * count)], order[int(1.4 * count) :]
-    learner = HistGradientBoostingClassifier(max_iter=60, random_state=0).fit(rows[train], mark[train])
-    return float(roc_auc_score(mark[test], learner.predict_proba(rows[test])[:, 1]))
+    with threadpool_limits(limits=1):  # threads that wait for each other on a busy machine take minutes
+        learner = HistGradientBoostingClassifier(max_iter=60, random_state=0).fit(rows[train], mark[train])
+        return float(roc_auc_score(mark[test], learner.predict_proba(rows[test])[:, 1]))
 
 
 def prediction(
@@ -157,15 +157,17 @@ def prediction(
 
 def _accuracy(rows: IntArray, truth: IntArray, test: IntArray, answer: IntArray, rng: np.random.Generator) -> float:
     from sklearn.ensemble import HistGradientBoostingClassifier
+    from threadpoolctl import threadpool_limits
 
     chosen = rng.permutation(len(rows))[: 2 * MOST_ROWS]
     if not len(chosen) or not len(test) or not rows.shape[1]:
         return float("nan")
     if len(np.unique(truth[chosen])) == 1:
         return float((answer == truth[chosen][0]).mean())
-    learner = HistGradientBoostingClassifier(max_iter=60, random_state=0)
-    learner.fit(rows[chosen].astype(np.float64), truth[chosen])
-    return float((learner.predict(test.astype(np.float64)) == answer).mean())
+    with threadpool_limits(limits=1):
+        learner = HistGradientBoostingClassifier(max_iter=60, random_state=0)
+        learner.fit(rows[chosen].astype(np.float64), truth[chosen])
+        return float((learner.predict(test.astype(np.float64)) == answer).mean())
 
 
 # -- closeness ---------------------------------------------------------------------------------------------------------
