@@ -318,6 +318,7 @@ def one_run(data: Data, left: pa.Table, right: pa.Table, method: Any, *, epsilon
         neighbours="record",
         on_excess="truncate",
         method=method,
+        m_syn=round(data.pairs.num_rows * left.num_rows / data.left.num_rows),
         domains=columns,
         seed=seed,
     )
@@ -347,7 +348,7 @@ def settings(data: Data, **changed: Any) -> PGD:
 def schedule(data: Data, only: list[str], seeds: int) -> Iterator[tuple[str, str, float, Any, float, int]]:
     """(sweep, tables, value, method, epsilon, seed), cheapest insight first."""
     for seed in range(seeds):
-        for tables in ("real", "mst", "aim"):
+        for tables in ("aim", "mst", "real"):
             if "random" in only:
                 yield "random", tables, 0.0, RandomWiring(), 1.0, seed
             if "epsilon" in only:

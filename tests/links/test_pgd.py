@@ -45,6 +45,19 @@ def test_every_kind_is_kept_and_every_workload_measured_once(kind: Kind, same_ta
     assert_kind_is_kept(other, settings.wire(other, result.measured, rng=np.random.default_rng(5)))
 
 
+@pytest.mark.parametrize("k", [2, 3, 4])
+def test_workloads_of_every_order(k: int) -> None:
+    problem = problem_of("many-to-many", same_table=True)
+    result = learn(replace(SMALL, k=k), window_for(problem), problem)
+    assert {m.counts.ndim for m in result.measured} == {k}
+    assert_kind_is_kept(problem, result.pairs)
+
+
+def test_slices_as_a_share_of_the_rows() -> None:
+    problem = problem_of("many-to-many", same_table=False)
+    assert_kind_is_kept(problem, learn(replace(SMALL, tau=0.3), window_for(problem), problem).pairs)
+
+
 def test_self_loops_where_they_are_declared() -> None:
     problem = replace(problem_of("many-to-many", same_table=True, left_rows=20), links=400, self_loops=True)
     pairs = learn(SMALL, window_for(problem), problem).pairs
