@@ -1,0 +1,204 @@
+"""The documentation: it builds without a warning, its links lead somewhere, every block of code in it runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from dpweave import demo
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+STARTS_WITH_THE_DEMONSTRATION = {"README.md", "quick-start.md"}
+WIDTHS = (360, 1024, 1600)
+
+
+def blocks(page, *languages):
+    return [(m[1], m[2]) for m in FENCE.finditer(page.read_text()) if m[1] in languages]
+
+
+def runnable():
+    return [p for p in PAGES if blocks(p, "sh", "python")]
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    """What ``dpweave demo`` leaves behind, as printed in README and quick start."""
+    folder = tmp_path_factory.mktemp("shown")
+    subprocess.run([sys.executable, "-m", "dpweave.cli", "demo", "--quiet"], cwd=folder, check=True)
+    return folder / "dpweave-demo"
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """The files that the other pages take for granted: a small shop, its plan, a model, a ledger, a copy."""
+    folder = tmp_path_factory.mktemp("prepared") / "out"
+    demo.run(folder, rows=3000)
+    (folder / demo.MODEL).rename(folder / "shop.dpw")
+    return folder
+
+
+@pytest.fixture
+def workshop(request, tmp_path):
+    """Return a folder to run a page in, and the environment in which ``dpweave`` is a command."""
+
+    def make(page):
+        if page.name in STARTS_WITH_THE_DEMONSTRATION:
+            shutil.copytree(request.getfixturevalue("shown"), tmp_path / "work" / "dpweave-demo")
+        else:
+            shutil.copytree(request.getfixturevalue("prepared"), tmp_path / "work")
+        command = tmp_path / "bin" / "dpweave"
+        command.parent.mkdir()
+        command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -W error -m dpweave.cli "$@"\n')
+        command.chmod(0o755)
+        return tmp_path / "work", os.environ | {"PATH": f"{command.parent}{os.pathsep}{os.environ['PATH']}"}
+
+    return make
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", runnable(), ids=lambda p: p.stem)
+def test_every_block_of_code_runs_as_printed(page, workshop):
+    folder, environment = workshop(page)
+    python = []
+    for language, text in blocks(page, "sh", "python"):
+        if language == "python":
+            python.append(text)
+        elif text.strip() not in ("make demo", "dpweave demo"):  # the fixture has done just that
+            _run(["sh", "-e", "-c", text], folder, environment)
+    if python:
+        _run([sys.executable, "-W", "error", "-c", "\n".join(python)], folder, environment)
+
+
+def _run(command, folder, environment):
+    found = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert found.returncode == 0, f"{command[-1]}\n{found.stderr}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+def test_links_lead_to_files_that_are_there(page):
+    for target in LINK.findall(page.read_text()):
+        if not target.startswith(("http://", "https://", "#")):
+            assert (page.parent / target.split("#")[0]).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+def test_toml_in_the_text_is_toml(page):
+    for _, text in blocks(page, "toml"):
+        tomllib.loads(text)
+
+
+def test_every_module_is_in_the_drawing_of_the_tree():
+    drawn = (ROOT / "docs" / "how-it-works.md").read_text()
+    for path in (ROOT / "src" / "dpweave").iterdir():
+        if path.suffix == ".py" and path.stem != "__init__":
+            assert path.name in drawn, path.name
+        elif path.is_dir() and path.name != "__pycache__":
+            assert f"{path.name}/" in drawn, path.name
+
+
+def test_every_command_and_option_that_is_printed_exists():
+    import typer
+
+    from dpweave.cli import app
+
+    commands = typer.main.get_command(app).commands
+    for page in PAGES:
+        printed = "\n".join(text for _, text in blocks(page, "sh", "text"))
+        for line in re.findall(r"^(?:\.venv/bin/)?dpweave (.+)$", printed, re.MULTILINE):
+            name, *rest = line.split("#")[0].split()
+            assert name in commands, f"{page.name}: {line}"
+            known = {o for p in commands[name].params for o in p.opts}
+            for word in rest:
+                if re.fullmatch(r"-{1,2}[a-z][a-z-]*", word):
+                    assert word in known, f"{page.name}: {line}"
+
+
+# -- the site ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    pytest.importorskip("mkdocs", reason="pip install '.[docs]'")
+    pytest.importorskip("mkdocstrings_handlers.python")
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
+    assert "WARNING" not in found.stderr
+    return folder
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning_and_has_the_api(site):
+    text = (site / "api.html").read_text()
+    for name in ("Plan", "fit", "Model", "link", "Certificate", "BudgetError"):
+        assert name in text
+    assert (site / "drawings" / "wall.svg").exists()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    webdriver = pytest.importorskip("selenium.webdriver")
+    driver, chromium = shutil.which("chromedriver"), shutil.which("chromium") or shutil.which("google-chrome")
+    if driver is None or chromium is None:
+        pytest.skip("there is no Chromium with its driver here")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    opened = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=driver))
+    yield opened
+    opened.quit()
+
+
+@pytest.fixture
+def served(site):
+    """Serve the site on this machine: its search starts a worker, which browsers refuse to pages that are files."""
+    handler = partial(SilentHandler, directory=str(site))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+class SilentHandler(SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+@pytest.mark.slow
+def test_pages_open_in_a_real_browser_without_errors_or_requests_and_fit(site, served, browser):
+    for page in sorted(site.glob("*.html")):
+        if page.name == "404.html":
+            continue
+        for width in WIDTHS:
+            metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+            browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+            browser.get(served + page.name)
+            view = browser.execute_script(
+                "return {needed: document.documentElement.scrollWidth, text: document.body.innerText.length,"
+                " broken: [...document.images].filter(i => !i.naturalWidth).length}"
+            )
+            assert view["needed"] <= width, (page.name, width, view)
+            assert view["text"] > 200, page.name
+            assert view["broken"] == 0, page.name
+        assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    asked = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
+    assert asked
+    assert [url for url in asked if not url.startswith((served, "data:"))] == []
