@@ -230,8 +230,11 @@ def test_declared_columns_must_be_there() -> None:
 def test_live_connections_stay_open(tmp_path) -> None:
     path = make_duckdb(tmp_path / "a.duckdb", "CREATE TABLE t (id INT PRIMARY KEY)")
     connection = ibis.duckdb.from_connection(duckdb.connect(str(path)))
-    with open_source(connection) as source:
+    with open_source(connection) as source, open_source(connection) as other:
         assert source.database["t"].primary_key == ("id",)
+        one, two = (s.materialise(s.table("t").mutate(x=ibis.literal(n))) for s, n in ((source, 1), (other, 2)))
+        assert one.get_name() != two.get_name()
+    assert connection.con.execute("SELECT count(*) FROM duckdb_tables() WHERE temporary").fetchone() == (0,)
     assert connection.con.execute("SELECT count(*) FROM t").fetchone() == (0,)
 
 

@@ -14,6 +14,9 @@ from dpweave.schema.model import Column, Database, ForeignKey, Table, Type
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+TEMPORARY = "_dpweave_"
+"""Begins the name of everything that we store in an engine for the time of a session."""
+
 UNDECLARED_KEYS = "dpweave foreign keys:"
 """Begins the comment on a DuckDB table that lists, as JSON, keys which DuckDB cannot hold: those that close a cycle."""
 
@@ -368,7 +371,7 @@ def reflect_columns(connection: Any) -> Database:
                 ),
             )
             for name in sorted(connection.list_tables())
-            if name not in views
+            if name not in views and not name.startswith(TEMPORARY)
         )
     )
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import secrets
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, final
 
 from dpweave.errors import DpweaveError, SourceError, nearest
+from dpweave.schema.reflect import TEMPORARY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -39,11 +41,13 @@ class Source(ABC):
     can_materialise: bool
     """Whether temporary tables are allowed here."""
 
-    def __init__(self, connection: Any, *, name: str) -> None:
+    def __init__(self, connection: Any, *, name: str, owned: bool) -> None:
         self.connection: ibis.BaseBackend = connection
         self.name = name
+        self._owned = owned
         self._declared: Database | None = None
-        self._serial = itertools.count()
+        self._prefix = f"{TEMPORARY}{secrets.token_hex(4)}_"  # two sources may share a connection
+        self._temporary: list[str] = []
 
     @property
     @final
@@ -122,9 +126,10 @@ class Source(ABC):
         """Store an expression in a temporary table, gone with the session; if not allowed, return it as is."""
         if not self.can_materialise:
             return expression
-        name = f"_dpweave_{next(self._serial)}"
+        name = f"{self._prefix}{len(self._temporary)}"
         with self.masked("a temporary table cannot be made"):
             self._create_temporary(name, self.compile(expression))
+        self._temporary.append(name)
         return database_table(self.connection, name, expression.schema())
 
     @final
@@ -138,9 +143,15 @@ class Source(ABC):
     def hash(self, expression: ibis.expr.types.StringValue) -> ibis.expr.types.IntegerValue:
         """Return a 64-bit hash of a text, for an order by nothing but the text. Engines differ in the function."""
 
-    @abstractmethod
+    @final
     def close(self) -> None:
-        """Let go of the engine; a connection that was handed in stays open."""
+        """Let go of the engine. A connection that was handed in stays open, without what we stored in it."""
+        if self._owned:
+            self._disconnect()
+            return
+        with self.masked("its temporary tables cannot be dropped"):
+            while self._temporary:
+                self._drop_temporary(self._temporary.pop())
 
     def __enter__(self) -> Source:
         return self
@@ -220,6 +231,12 @@ class Source(ABC):
 
     @abstractmethod
     def _create_temporary(self, name: str, query: str) -> None: ...
+
+    @abstractmethod
+    def _drop_temporary(self, name: str) -> None: ...
+
+    @abstractmethod
+    def _disconnect(self) -> None: ...
 
     @abstractmethod
     def _reason(self, error: Exception) -> str | None:

@@ -38,10 +38,9 @@ class DuckDBSource(Source):
         declares_keys: bool = True,
         owned: bool = True,
     ) -> None:
-        super().__init__(connection, name=name)
+        super().__init__(connection, name=name, owned=owned)
         self._schema = schema
         self._stored_schema = stored
-        self._owned = owned
         self.declares_keys = declares_keys
 
     @property
@@ -53,10 +52,11 @@ class DuckDBSource(Source):
         """DuckDB's ``hash``."""
         return expression.hash()
 
-    def close(self) -> None:
-        """Close the file."""
-        if self._owned:
-            self.connection.con.close()
+    def _disconnect(self) -> None:
+        self.connection.con.close()
+
+    def _drop_temporary(self, name: str) -> None:
+        self.connection.con.execute(f'DROP TABLE "{name}"')
 
     def _reflect(self) -> Database:
         return self._schema or reflect_duckdb(self.connection.con)

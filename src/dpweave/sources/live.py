@@ -28,15 +28,20 @@ class IbisSource(Source):
     keys_enforced = False
 
     def __init__(self, connection: Any, *, name: str) -> None:
-        super().__init__(connection, name=name)
+        super().__init__(connection, name=name, owned=False)
         self.can_materialise = connection.name == "pyspark"
 
     def hash(self, expression: ibis.expr.types.StringValue) -> ibis.expr.types.IntegerValue:
         """64 bits on Spark, whose own ``hash`` has 32; what Ibis offers elsewhere."""
         return _xxhash64()(expression) if self.connection.name == "pyspark" else expression.hash()
 
-    def close(self) -> None:
-        """Leave the connection to whoever opened it."""
+    def _disconnect(self) -> None:
+        self.connection.disconnect()
+
+    def _drop_temporary(self, name: str) -> None:
+        session = self.connection._session
+        session.table(name).unpersist()
+        session.catalog.dropTempView(name)
 
     def _reflect(self) -> Database:
         return reflect_columns(self.connection)

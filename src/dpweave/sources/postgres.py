@@ -29,8 +29,7 @@ class PostgresSource(Source):
     keys_enforced = True
 
     def __init__(self, connection: Any, *, name: str, owned: bool = True) -> None:
-        super().__init__(connection, name=name)
-        self._owned = owned
+        super().__init__(connection, name=name, owned=owned)
         with self.masked("the session cannot be set up"):
             self.can_materialise = owned and self._one("SELECT has_database_privilege(current_database(), 'TEMP')")
 
@@ -38,10 +37,11 @@ class PostgresSource(Source):
         """``hashtextextended``."""
         return expression.hash()
 
-    def close(self) -> None:
-        """End the session."""
-        if self._owned:
-            self.connection.con.close()
+    def _disconnect(self) -> None:
+        self.connection.con.close()
+
+    def _drop_temporary(self, name: str) -> None:
+        self.connection.con.execute(f'DROP TABLE "{name}"')
 
     def _one(self, query: str, *arguments: Any) -> Any:
         row = self.connection.con.execute(query, arguments or None).fetchone()

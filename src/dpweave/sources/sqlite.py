@@ -37,8 +37,7 @@ class SQLiteSource(Source):
     can_materialise = True
 
     def __init__(self, connection: Any, *, name: str, owned: bool = True) -> None:
-        super().__init__(connection, name=name)
-        self._owned = owned
+        super().__init__(connection, name=name, owned=owned)
         connection.con.create_function(_HASH, 1, _blake, deterministic=True)
         connection.con.create_function(_NUMBER, 1, _number, deterministic=True)
 
@@ -51,10 +50,11 @@ class SQLiteSource(Source):
         """BLAKE2b, registered as a function."""
         return _functions()[_HASH](expression)
 
-    def close(self) -> None:
-        """Close the file."""
-        if self._owned:
-            self.connection.con.close()
+    def _disconnect(self) -> None:
+        self.connection.con.close()
+
+    def _drop_temporary(self, name: str) -> None:
+        self.connection.con.execute(f'DROP TABLE "{name}"')
 
     def _reflect(self) -> Database:
         return reflect_sqlite(self.connection.con)
