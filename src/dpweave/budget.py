@@ -16,7 +16,7 @@ from dpweave.links.base import LinkModel, link_model
 from dpweave.links.workload import cross_workloads
 from dpweave.privacy.accounting import require_number, rho_of_epsilon, round_down
 from dpweave.privacy.sensitivity import movement
-from dpweave.relations import Relation, counted_keys, model_columns, relations
+from dpweave.relations import Relation, counted_keys, is_single, model_columns, relations
 from dpweave.schema.domain import Attribute, Learn, View, degree
 
 if TYPE_CHECKING:
@@ -63,8 +63,7 @@ def tasks(plan: Plan) -> tuple[Task, ...]:
         out += [
             Task("domains", name, degree(child, key))
             for child, key in counted_keys(plan, name)
-            if plan.table[child].key[key].degree_cap is None
-            and not plan.database[child].is_unique(plan.database[child].key[key].columns)
+            if not is_single(plan, child, key)
         ]
         out.append(Task("sizes", name))
         if columns := model_columns(plan, name):

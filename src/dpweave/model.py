@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpweave.budget import link_task, relation_model
+from dpweave.budget import Task, link_task, relation_model
 from dpweave.errors import DpweaveError, ModelFileError, TargetError, UsageError
 from dpweave.plan import Plan
 from dpweave.privacy.release import Certificate, Discovered, Measured, Release, Selected
 from dpweave.privacy.window import NoisyMarginal
-from dpweave.relations import presence_codecs
-from dpweave.schema.domain import Attribute, View, presence
+from dpweave.relations import counted_keys, fine_degrees, presence_codecs
+from dpweave.schema.domain import Attribute, View, degree, presence
 from dpweave.tables.base import restore
 from dpweave.weaving import Fabric, Weaver
 
@@ -109,6 +109,16 @@ class Model:
             raise TargetError(f"the model cannot be written to {target}: {error.strerror}") from None
 
 
+def degree_counts(plan: Plan, release: Release) -> dict[tuple[str, str], tuple[tuple[int, ...], IntArray]]:
+    """Return, for every owning key, the buckets in which degrees were counted and their noisy counts."""
+    found = {}
+    for table in plan.promise.private:
+        for child, key in counted_keys(plan, table):
+            for marginal in release.find(Task("domains", table, degree(child, key)).name):
+                found[child, key] = (fine_degrees(plan, child, key), marginal.counts)
+    return found
+
+
 def load(path: str | Path) -> Model:
     """Read a model that :meth:`Model.save` wrote."""
     try:
@@ -164,16 +174,19 @@ def _from_entries(manifest: dict[str, Any], entries: dict[str, bytes]) -> Model:
         mark = f"tables/{name}/"
         own = {k.removeprefix(mark): v for k, v in arrays.items() if k.startswith(mark)}
         tables[name] = restore(entry["mechanism"], entry["state"], own)
+    plan = Plan.from_toml(entries["plan.toml"].decode())
+    release = _release_from_dict(json.loads(entries["release.json"]), arrays)
     fabric = Fabric(
-        plan=Plan.from_toml(entries["plan.toml"].decode()),
+        plan=plan,
         sizes=manifest["sizes"],
         tables=tables,
         public={t: pa.ipc.open_file(entries[f"public/{i}.arrow"]).read_all() for i, t in enumerate(manifest["public"])},
+        degrees=degree_counts(plan, release),
     )
     return Model(
         fabric,
         certificate=Certificate.from_json(entries["certificate.json"].decode()),
-        release=_release_from_dict(json.loads(entries["release.json"]), arrays),
+        release=release,
         mechanisms={t: entry["mechanism"] for t, entry in manifest["tables"].items()},
     )
 

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 
 from dpweave.budget import Allocation, Task, allocate, is_category, link_task, relation_model
 from dpweave.errors import UsageError
-from dpweave.model import Model
+from dpweave.model import Model, degree_counts
 from dpweave.privacy.accounting import Budget
 from dpweave.privacy.curator import Curator
 from dpweave.privacy.ledger import Ledger
 from dpweave.privacy.noise import InsecureNoise
 from dpweave.privacy.release import certify
 from dpweave.progress import Progress, reporter
-from dpweave.relations import ANY_DEGREE, Relation, counted_keys, degree_codec, derived_codecs, model_columns
+from dpweave.relations import Relation, counted_keys, degree_codec, derived_codecs, fine_degrees, model_columns
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import Domain, Learn, View, degree
 from dpweave.sources import open_source
 from dpweave.tables.base import Structure, table_model
-from dpweave.tables.domains import categories_from, largest_degree, learn_bins, public_domain
+from dpweave.tables.domains import categories_from, degree_groups, learn_bins, public_domain
 from dpweave.weaving import Fabric, Weaver
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def fit(
         plan = _learn_domains(curator, plan, allocation, public, report)
         sizes = _measure_sizes(curator, allocation, report)
         tables, mechanisms = _fit_tables(curator, plan, allocation, sizes, report)
-        fabric = Fabric(plan, sizes, tables, public)
+        fabric = Fabric(plan, sizes, tables, public, degree_counts(plan, curator.release))
         _learn_links(curator, fabric, allocation, report)
         certificate = certify(plan.promise, book, delta=delta, insecure=curator.insecure)
     return Model(fabric, certificate, curator.release, mechanisms)
@@ -112,15 +112,16 @@ def _learn_domains(
 
 
 def _learn_degrees(curator: Curator, plan: Plan, allocation: Allocation, name: str, report: Progress) -> Plan:
-    """Find out how many rows an owner has at most, where the plan does not say."""
+    """Count how many rows owners have, and group degrees so that the owner's table model can tell them apart."""
     for child, key in counted_keys(plan, name):
         task = Task("domains", name, degree(child, key))
         if task in allocation.tasks:
             with report.step(f"learn how many {child} a row of {name} has"):
-                curator.set_codec(name, task.item, degree_codec(child, key, ANY_DEGREE))
+                edges = fine_degrees(plan, child, key)
+                curator.set_codec(name, task.item, degree_codec(child, key, edges))
                 window = curator.window(View.of_table(name, (task.item,)), name=task.name)
                 (counts,) = window.measure([(task.item,)], rho=allocation.tasks[task])
-                plan = plan.replace_degree_cap(child, key, largest_degree(counts, ANY_DEGREE))
+                plan = plan.replace_degree_edges(child, key, degree_groups(counts, edges))
     return plan
 
 

@@ -68,7 +68,9 @@ class KeyPlan:
     method: str = "auto"
     weight: float = 1.0
     degree_cap: int | None = None
-    """For an owning key: up to how many owned rows are told apart. Learned under the budget where it is not declared."""
+    """For an owning key: the most rows one owner has. Learned under the budget where it is not declared."""
+    degree_edges: tuple[int, ...] | None = None
+    """For an owning key: groups of degrees that the owner's table model tells apart; learned."""
     acyclic: bool = False
     """For a key of a table to itself: no row leads back to itself, by this and the table's other acyclic keys."""
 
@@ -191,6 +193,9 @@ class Plan:
             cap = key.degree_cap
             if cap is not None and (isinstance(cap, bool) or not isinstance(cap, int) or cap < 1):
                 raise PlanError(f"degree_cap of {where} must be a whole number of at least 1, not {cap!r}")
+            edges = key.degree_edges
+            if edges is not None and (len(edges) < 2 or edges[0] != 0 or list(edges) != sorted(set(edges))):
+                raise PlanError(f"degree_edges of {where} must rise from 0")
             if not key.weight > 0:
                 raise PlanError(f"{where} needs a positive weight, not {key.weight}")
             if key.method not in METHODS:
@@ -371,10 +376,10 @@ class Plan:
             constraints=tuple(constraint_from_dict(_mapping("constraints", c)) for c in data.get("constraints", [])),
         )
 
-    def replace_degree_cap(self, table: str, key: str, cap: int) -> Plan:
-        """Return a copy with another cap on the degrees by one key."""
+    def replace_degree_edges(self, table: str, key: str, edges: tuple[int, ...]) -> Plan:
+        """Return a copy with other groups of the degrees by one key."""
         target = self.table[table]
-        keys = tuple(replace(k, degree_cap=cap) if k.key.name == key else k for k in target.keys)
+        keys = tuple(replace(k, degree_edges=edges) if k.key.name == key else k for k in target.keys)
         return replace(self, tables=tuple(replace(t, keys=keys) if t.name == table else t for t in self.tables))
 
     def replace_domain(self, table: str, column: str, domain: Declared) -> Plan:
@@ -459,6 +464,8 @@ def _key_to_dict(plan: KeyPlan) -> dict[str, Any]:
         out["weight"] = plan.weight
     if plan.degree_cap is not None:
         out["degree_cap"] = plan.degree_cap
+    if plan.degree_edges is not None:
+        out["degree_edges"] = list(plan.degree_edges)
     if plan.acyclic:
         out["acyclic"] = True
     return out
@@ -468,7 +475,18 @@ def _key_from_dict(where: str, name: str, data: Mapping[str, Any]) -> KeyPlan:
     _refuse_unknown(
         where,
         data,
-        ("columns", "references", "target", "role", "max_degree", "method", "weight", "degree_cap", "acyclic"),
+        (
+            "columns",
+            "references",
+            "target",
+            "role",
+            "max_degree",
+            "method",
+            "weight",
+            "degree_cap",
+            "degree_edges",
+            "acyclic",
+        ),
     )
     for need in ("columns", "references", "target", "role"):
         if need not in data:
@@ -483,6 +501,7 @@ def _key_from_dict(where: str, name: str, data: Mapping[str, Any]) -> KeyPlan:
         data.get("method", "auto"),
         data.get("weight", 1.0),
         data.get("degree_cap"),
+        tuple(data["degree_edges"]) if "degree_edges" in data else None,
         data.get("acyclic", False),
     )
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from dpweave.schema.domain import Path
 
 Kind = Literal["many-to-many", "one-to-many", "one-to-one"]
-ANY_DEGREE = buckets(1 << 20, fine=1, growth=2.0)
-"""Buckets in which the largest degree is looked for, where the plan does not declare a cap."""
+ANY_DEGREE = buckets(1 << 20, growth=1.4)
+"""Buckets in which degrees are first counted where the plan does not declare a cap."""
 
 
 @dataclass(frozen=True)
@@ -59,13 +59,23 @@ def counted_keys(plan: Plan, table: str) -> tuple[tuple[str, str], ...]:
     return tuple((c, k) for c, k in keys if c != table and plan.database[c].key[k].target == table)
 
 
+def fine_degrees(plan: Plan, child: str, key: str) -> tuple[int, ...]:
+    """Return the buckets in which degrees by an owning key are first counted: up to what is declared, or to a million."""
+    cap = plan.table[child].key[key].degree_cap
+    return ANY_DEGREE if cap is None else buckets(cap)
+
+
+def is_single(plan: Plan, child: str, key: str) -> bool:
+    """Whether a row owns at most one row by this key."""
+    return plan.database[child].is_unique(plan.database[child].key[key].columns)
+
+
 def degree_codecs(plan: Plan, table: str) -> dict[str, Codec]:
-    """Return the degree columns of a table's rows: how many rows each of them owns by each owning key."""
+    """Return the degree columns of a table's rows: how many rows each of them owns by each owning key, in groups."""
     out = {}
     for child, key in counted_keys(plan, table):
-        one = plan.database[child].is_unique(plan.database[child].key[key].columns)
-        cap = 1 if one else plan.table[child].key[key].degree_cap
-        out[degree(child, key)] = degree_codec(child, key, buckets(cap) if cap is not None else ANY_DEGREE)
+        edges = plan.table[child].key[key].degree_edges or fine_degrees(plan, child, key)
+        out[degree(child, key)] = degree_codec(child, key, (0, 1, 2) if is_single(plan, child, key) else edges)
     return out
 
 

@@ -7,8 +7,9 @@ that are also foreign keys need no special order.
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from dpweave.constraints import obey
 from dpweave.errors import SchemaError
 from dpweave.links.base import LinkProblem
-from dpweave.links.degrees import Degrees, decode, match_total, seen
+from dpweave.links.degrees import Degrees, decode, match_total, seen, whole
 from dpweave.relations import Relation, degree_codecs, derived_codecs, presence_codecs, relations, weaving_order
 from dpweave.schema.arrow import arrow_type
 from dpweave.schema.codec import Codec
@@ -44,6 +45,8 @@ class Fabric:
     """Noisy number of rows of each private table."""
     tables: Mapping[str, FittedTable]
     public: Mapping[str, pa.Table]
+    degrees: Mapping[tuple[str, str], tuple[tuple[int, ...], IntArray]] = field(default_factory=dict)
+    """For owning keys, as (table, key): buckets of degrees and their noisy counts over the owners."""
 
     def share(self, table: str, key: str) -> float:
         """Share of rows whose foreign key leads somewhere."""
@@ -153,7 +156,11 @@ class Weaver:
             return None
         domain = degree_codecs(self._plan, target)[column].domain
         assert isinstance(domain, Bins)
-        return decode(codes, [int(e) for e in domain.edges], self._rng("degree", name, key))  # type: ignore[arg-type]
+        groups = np.array(domain.edges, dtype=np.int64)
+        fine, counts = self._fabric.degrees.get(
+            (name, key), (tuple(groups.tolist()), np.ones(len(groups) - 1, dtype=np.int64))
+        )
+        return degrees_of(codes, groups, np.array(fine), counts, self._rng("degree", name, key))
 
     # -- wiring ----------------------------------------------------------------------------------------------------
 
@@ -494,6 +501,23 @@ def draw_targets(children: int, candidates: IntArray, *, capacity: int | None, r
     rows = np.arange(children) if children <= places else np.sort(rng.permutation(children)[:places])
     out[rows] = candidates[chosen // capacity]
     return out
+
+
+def degrees_of(
+    codes: IntArray, groups: IntArray, fine: IntArray, counts: IntArray, rng: np.random.Generator
+) -> IntArray:
+    """Draw a degree for each row from the fine buckets of its group, in proportion to their noisy counts."""
+    bucket = np.zeros(len(codes), dtype=np.int64)
+    for group, (low, high) in enumerate(pairwise(groups)):
+        rows = np.flatnonzero(codes == group)
+        inside = np.flatnonzero((fine[:-1] >= low) & (fine[:-1] < high))
+        if not len(rows) or not len(inside):
+            continue
+        weight = np.maximum(counts[inside], 0).astype(np.float64)
+        weight = weight if weight.sum() > 0 else 1 / (1.0 + fine[inside])
+        exact = whole(weight / weight.sum() * len(rows), len(rows), rng)
+        bucket[rng.permutation(rows)] = np.repeat(inside, exact)
+    return decode(bucket, fine.tolist(), rng)
 
 
 def order_of(links: list[IntArray], rng: np.random.Generator) -> IntArray:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 BoolArray = npt.NDArray[np.bool_]
 
 ENTRY_POINTS = "dpweave.table_models"
-BUILT_IN = {name: f"dpweave.tables.{name}" for name in ("aim", "auto", "external", "independent", "mst")}
+BUILT_IN = {name: f"dpweave.tables.{name}" for name in ("aim", "auto", "external", "independent", "mst", "woven")}
 MAX_CELLS = 1 << 20
 """Cells one marginal may have: eight megabytes."""
 MAX_MODEL_CELLS = 1 << 21
