@@ -76,6 +76,7 @@ def learn(left, right, shape, pairs, *, rho, seed, l2=10.0, degrees=None, **opti
     return result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
 def test_never_worse_than_random_wiring_where_links_are_random(epsilon):
     learned, at_random = [], []
@@ -197,17 +198,18 @@ def test_without_measurements_links_are_independent():
     assert len(MAP(3).wire(some, (), rng=rng)) == len(pairs)
 
 
+@pytest.mark.slow
 def test_many_row_types_are_sampled(monkeypatch):
     from dpweave.links import drawing, scene, wiring
 
     for module in (drawing, scene, wiring):
-        monkeypatch.setattr(module, "WHOLE_CELLS", 1 << 13)
-    monkeypatch.setattr(drawing, "_EVEN_CELLS", 1 << 13)
+        monkeypatch.setattr(module, "WHOLE_CELLS", 1 << 16)
+    monkeypatch.setattr(drawing, "_EVEN_CELLS", 1 << 16)
     rng = np.random.default_rng(11)
     left, right, shape, pairs = relation(rng, effect=0.6, links=20_000)
-    left |= {f"x{i}": rng.integers(0, 3, 10_000) for i in range(4)}
-    right |= {f"y{i}": rng.integers(0, 3, 2000) for i in range(4)}
-    shape = {**shape, **{f"x{i}": 3 for i in range(4)}, **{f"y{i}": 3 for i in range(4)}}
+    left |= {f"x{i}": rng.integers(0, 5, 10_000) for i in range(2)}
+    right |= {f"y{i}": rng.integers(0, 5, 2000) for i in range(2)}
+    shape = {**shape, **{f"{side}{i}": 5 for side in "xy" for i in range(2)}}
     result = learn(left, right, shape, pairs, rho=1.0, seed=11, l2=3.0)
     strength = [(left["a"][x[:, 0]] == right["c"][x[:, 1]]).mean() - 0.25 for x in (result.pairs, pairs)]
     assert strength[0] / strength[1] > 0.8

@@ -232,8 +232,12 @@ def _averaged(scene: Scene, measured: Sequence[NoisyMarginal]) -> dict[Workload,
 
 
 def along(values: FloatArray, axis: int, ndim: int) -> FloatArray:
-    """Lay a vector along one axis of a table."""
-    return values.reshape([-1 if i == axis else 1 for i in range(ndim)])
+    """Lay the last axis of ``values`` along ``axis`` of a table with ``ndim`` axes; a leading axis stays in front."""
+    shape = [1] * ndim
+    shape[axis] = values.shape[-1]
+    if values.ndim == 2:
+        shape[0] = values.shape[0]
+    return values.reshape(shape)
 
 
 def outer(factors: Sequence[FloatArray]) -> FloatArray:
