@@ -59,7 +59,7 @@ def test_the_planted_pairs_are_found(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["mst", "aim"])
 def test_error_falls_as_epsilon_grows(name: str) -> None:
-    """Eps 0.1 to 10 (rho = eps²/30 or so): each step down is larger than three standard errors of both means."""
+    """Eps 0.1 to 10 (rho = eps²/30 or so): each step down exceeds two standard errors of the difference."""
     codes, shape = planted()
     means, errors = [], []
     for epsilon in (0.1, 0.3, 1.0, 3.0, 10.0):

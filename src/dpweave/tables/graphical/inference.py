@@ -215,7 +215,7 @@ class Calibrated:
         """The marginals over increasing variables of length 1, 2 and up to ``order`` (at most 3) that are ``wanted``.
 
         From each variable the tree is walked once for the pairs, and once more, with the first variable as a batch
-        axis, for the triples: some microseconds per marginal, where eliminating variables for each takes hundreds.
+        axis, for the triples: tens of microseconds per marginal, where eliminating variables for each takes hundreds.
         With large cliques that would move too much memory, and each is computed by itself.
         """
         tree = self.engine.tree
