@@ -12,11 +12,12 @@ from dpweave.schema.arrow import arrow_type
 from dpweave.schema.graph import KeyGraph
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
     from dpweave.plan import KeyPlan, Plan
+    from dpweave.privacy.window import IntArray
     from dpweave.report.coding import CodedDatabase
     from dpweave.schema.model import Table
 
@@ -46,6 +47,7 @@ def check(
         found += _unique(table, tables)
         for key in plan.table[table.name].keys:
             found += _references(plan, tables, coded, table, key)
+        found += _cycles(plan, coded, table)
         if table.name in public:
             same = tables[table.name].equals(public[table.name])
             found.append(Check("public rows unchanged", table.name, same, "" if same else "rows differ"))
@@ -102,6 +104,30 @@ def _references(
     if key.target == table.name:
         own = int((links == np.arange(len(links))).sum())
         yield Check("no row leads to itself", where, own == 0, _rows(own))
+
+
+def _cycles(plan: Plan, coded: CodedDatabase, table: Table) -> Iterator[Check]:
+    keys = [k.key.name for k in plan.table[table.name].keys if k.acyclic]
+    if keys:
+        count = rows_in_cycles([coded.links[table.name, k] for k in keys])
+        yield Check("no row is its own ancestor", f"{table.name} ({', '.join(keys)})", count == 0, _rows(count))
+
+
+def rows_in_cycles(links: Sequence[IntArray]) -> int:
+    """Count rows that lie on a circle, or lead to one, when every row leads to others by any of ``links``.
+
+    >>> rows_in_cycles([np.array([1, 2, 0, 0, -1])])
+    4
+    """
+    alive = np.ones(len(links[0]), dtype=bool)
+    while alive.any():
+        bound = np.zeros_like(alive)
+        for link in links:
+            bound |= (link >= 0) & alive[np.maximum(link, 0)]
+        if np.array_equal(alive, alive & bound):
+            break
+        alive &= bound
+    return int(alive.sum())
 
 
 def _bound(plan: Plan, planned: KeyPlan, where: str, most: int) -> Iterator[Check]:

@@ -40,7 +40,8 @@ def scores(
     rng: np.random.Generator,
 ) -> tuple[list[Score], list[str]]:
     """Return every further figure that can be had here, and a note for each that cannot."""
-    out, notes = closest_records(plan, real, rivals, rng), []
+    out: list[Score] = []
+    notes: list[str] = []
     if find_spec("sklearn") is None:
         notes.append(f"detection and prediction need scikit-learn; {EXTRA}")
     else:

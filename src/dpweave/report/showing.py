@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from html import escape
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from dpweave.report import html
@@ -77,7 +78,7 @@ def evaluation_text(e: Evaluation) -> str:
         [],
         [(f"{s.name}: {s.where}", [f"{SHORT.get(n, n)} {number(v)}" for n, v in s.value.items()]) for s in e.scores],
     )
-    lines += [f"note: {n}" for n in e.notes] + ["", e.stamp]
+    lines += [line for n in e.notes for line in wrap(f"note: {n}", 80, subsequent_indent="  ")] + ["", e.stamp]
     return "\n".join(lines)
 
 
@@ -88,7 +89,7 @@ def _block(title: str, heads: Sequence[str], rows: Sequence[tuple[str, Sequence[
     if heads:
         out.append(" " * 18 + "".join(f"{h:>12}" for h in heads))
     for name, cells in rows:
-        out.append(f"  {name}" if len(name) <= 78 else f"  {name[:77]}…")
+        out.append(f"  {name}" if len(name) <= 78 else f"  {name[:76]}…")
         if heads:
             out.append(" " * 18 + "".join(f"{c:>12}" for c in cells))
         else:

@@ -1,0 +1,214 @@
+"""Release against copy: figures known beforehand, evidence that is calibrated and has power."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dpweave.model import release_to_dict
+from dpweave.privacy.release import Measured, Release
+from dpweave.privacy.window import NoisyMarginal
+from dpweave.report.fidelity import Estimate, combined, evidence, excess, fidelity, noise_moments, summed
+from dpweave.schema.domain import Attribute, Bins, View
+from tests.report.worlds import model, shop, shop_plan
+
+
+def test_without_noise_the_measurement_is_the_count() -> None:
+    tables = shop(0)
+    made = model(tables, sigma=0.0)
+    found = fidelity(made, tables)  # type: ignore[arg-type]
+    country = next(c for t in found.tables if t.name == "customers" for c in t.columns if c.name == "country")
+    names = tables["customers"]["country"].to_pylist()
+    expected = [sum(n == v for n in names) for v in ("DE", "FR", "IT")] + [names.count("PL")]
+    assert country.synthetic.tolist() == expected
+    assert country.measured is not None
+    assert country.measured.counts.tolist() == pytest.approx(expected)
+    assert country.labels == ("DE", "FR", "IT", "(other)")
+    for table in found.tables:
+        for c in table.columns:
+            assert (c.measured is None) == (table.role == "public")
+            if c.measured is not None:
+                assert c.inside == len(c.labels)
+                assert c.synthetic_shares == pytest.approx(c.measured_shares)
+    for relation in found.relations:
+        for pair in relation.pairs:
+            assert pair.measured.counts == pytest.approx(pair.synthetic)
+            if pair.stands_out:
+                assert pair.kept == pytest.approx(1.0, abs=1e-6)
+
+
+def test_pairs_across_a_key_by_loops() -> None:
+    tables = shop(1)
+    found = fidelity(model(tables, sigma=0.0), tables)  # type: ignore[arg-type]
+    relation = next(r for r in found.relations if (r.table, r.key) == ("orders", "product"))
+    pair = next(p for p in relation.pairs if (p.left, p.right) == ("orders.channel", "products.kind"))
+    kinds = {(p["sku"], p["shelf"]): p["kind"] for p in tables["products"].to_pylist()}
+    expected = np.zeros((2, 2))
+    for o in tables["orders"].to_pylist():
+        if o["sku"] is not None:
+            expected[("app", "web").index(o["channel"]), ("book", "toy").index(kinds[o["sku"], o["shelf"]])] += 1
+    assert np.array_equal(pair.synthetic, expected)
+    assert relation.verdict == "learned"
+    shares = expected / expected.sum()
+    by_hand = [[shares[i, j] - shares[i].sum() * shares[:, j].sum() for j in range(2)] for i in range(2)]
+    assert excess(expected) == pytest.approx(np.array(by_hand))
+
+
+def test_degrees_by_loops() -> None:
+    tables = shop(2)
+    found = fidelity(model(tables, sigma=0.0), tables)  # type: ignore[arg-type]
+    relation = next(r for r in found.relations if (r.table, r.key) == ("staff", "boss"))
+    bosses = tables["staff"]["boss"].to_pylist()
+    degrees = [bosses.count(i) for i in tables["staff"]["id"].to_pylist()]
+    zero, one = relation.degrees.labels.index("0"), relation.degrees.labels.index("1")
+    assert relation.degrees.synthetic[zero] == degrees.count(0)
+    assert relation.degrees.synthetic[one] == degrees.count(1)
+    assert relation.degrees.synthetic.sum() == len(degrees)
+    assert relation.linked == pytest.approx(sum(b is not None for b in bosses) / len(bosses))
+
+
+def test_a_pure_junction_shows_its_pairs_once() -> None:
+    tables = shop(2)
+    found = fidelity(model(tables, sigma=0.0), tables)  # type: ignore[arg-type]
+    first, second = (r for r in found.relations if r.table == "friends")
+    assert (first.shown_at, second.shown_at) == ("b", None)
+    assert first.kind == second.kind == "many-to-many"
+    assert not first.pairs
+    assert second.pairs
+
+
+def test_measurements_in_other_codes_or_over_links_alone_are_left_out() -> None:
+    tables = shop(0)
+    made = model(tables, sigma=0.0)
+    plain = fidelity(made, tables).tables[0].columns  # type: ignore[arg-type]
+    table = View.of_table("customers", ("age",))
+    junk = NoisyMarginal(("age",), np.full(4, 10_000), 0.001)
+    made.release.measured += [
+        Measured("domains:customers.age", table, (Bins((0, 1, 2, 3)),), junk),  # four codes, too, but others
+        Measured(
+            "links:x", replace(table, linked=(("x",),)), (made.plan.table["customers"].column["age"].domain,), junk
+        ),  # type: ignore[arg-type]
+        Measured(
+            "links:y",
+            View("orders", (("age", Attribute("age", ("customer",))),)),
+            (made.plan.table["customers"].column["age"].domain,),
+            junk,
+        ),  # type: ignore[arg-type]
+    ]
+    again = fidelity(made, tables).tables[0].columns  # type: ignore[arg-type]
+    assert again[1].name == "age"
+    assert plain[1].measured is not None
+    assert again[1].measured is not None
+    assert np.array_equal(again[1].measured.counts, plain[1].measured.counts)
+
+
+def test_a_release_that_was_saved_and_loaded_shows_the_same() -> None:
+    tables = shop(0)
+    made = model(tables, sigma=3.0)
+    described = [tuple(d["domains"]) for d in release_to_dict(made.release)["measured"]]
+    loaded = Release([replace(m, domains=d) for m, d in zip(made.release.measured, described, strict=True)])
+    a, b = fidelity(made, tables), fidelity(replace(made, release=loaded), tables)  # type: ignore[arg-type]
+    for x, y in zip(a.tables, b.tables, strict=True):
+        for c, d in zip(x.columns, y.columns, strict=True):
+            assert (c.measured is None) == (d.measured is None)
+            if c.measured is not None and d.measured is not None:
+                assert np.array_equal(c.measured.counts, d.measured.counts)
+                assert c.measured.sigma == d.measured.sigma
+
+
+def test_the_band_holds_the_truth_nineteen_times_in_twenty() -> None:
+    tables = shop(0)
+    inside = cells = 0
+    for seed in range(20):
+        for table in fidelity(model(tables, sigma=8.0, seed=seed), tables).tables:  # type: ignore[arg-type]
+            for c in table.columns:
+                if c.measured is not None:
+                    inside, cells = inside + c.inside, cells + len(c.labels)
+    assert 0.93 < inside / cells < 0.97  # 0.954 of a normal law; two thirds of the band would hold 0.82
+
+
+def test_summing_and_combining_by_simulation() -> None:
+    rng = np.random.default_rng(0)
+    truth = np.array([[10.0, 20], [30, 40], [5, 15]])
+    view = View.of_table("t", ("a", "b"))
+    errors = []
+    for _ in range(4000):
+        joint = Measured(
+            "x", view, (), NoisyMarginal(("a", "b"), np.rint(truth + rng.normal(0, 4, (3, 2))).astype(int), 4.0)
+        )  # type: ignore[arg-type]
+        alone = Estimate(truth.sum(axis=1) + rng.normal(0, 3, 3), 3.0)
+        part = summed(joint, ("a",))
+        both = combined([part, alone])
+        assert both is not None
+        errors.append(both.counts - truth.sum(axis=1))
+    assert part.sigma == pytest.approx(4 * np.sqrt(2))
+    assert np.std(errors) == pytest.approx(both.sigma, rel=0.03)
+    assert abs(np.mean(errors)) < 0.1
+    turned = summed(joint, ("b", "a"))
+    assert np.array_equal(turned.counts, joint.marginal.counts.T)
+    assert combined([]) is None
+
+
+def test_evidence_is_calibrated_and_has_power() -> None:
+    rng = np.random.default_rng(1)
+    p, q = np.array([0.5, 0.3, 0.2]), np.array([0.4, 0.3, 0.2, 0.1])
+    flat = 5000 * np.outer(p, q)
+    noise = [Estimate(flat + rng.normal(0, 60, flat.shape), 60.0) for _ in range(2000)]
+    scores = np.array([evidence(e) for e in noise])
+    assert abs(scores.mean()) < 0.1
+    assert 0.9 < scores.std() < 1.1
+    assert (scores > 3).mean() < 0.03
+    # The mean of the statistic under noise of two thirds or three halves the stated size is told apart.
+    for off in (2 / 3, 3 / 2):
+        wrong = np.mean([evidence(Estimate(flat + rng.normal(0, 60 * off, flat.shape), 60.0)) for _ in range(300)])
+        assert abs(wrong) > 0.5
+    bond = flat.copy()
+    bond[0, 0] += 300
+    bond[0, 1] -= 300
+    bond[1, 0] -= 300
+    bond[1, 1] += 300
+    found = [evidence(Estimate(bond + rng.normal(0, 60, flat.shape), 60.0)) > 3 for _ in range(200)]
+    assert np.mean(found) > 0.95
+    assert evidence(Estimate(np.zeros((2, 2)), 1.0)) == 0.0
+    mean, _ = noise_moments(noise[0])
+    assert mean > 6  # (3 - 1)(4 - 1) for even margins, more for uneven ones
+
+
+def test_what_is_kept_is_not_inflated_by_noise() -> None:
+    tables = shop(0, orders=4000)
+    wired = np.random.default_rng(0).permutation(4000)
+    random = {
+        **tables,
+        "orders": tables["orders"]
+        .set_column(2, "sku", tables["orders"]["sku"].take(pa.array(wired)))
+        .set_column(3, "shelf", tables["orders"]["shelf"].take(pa.array(wired))),
+    }
+    kept: dict[str, list[float]] = {"same": [], "random": []}
+    for seed in range(8):
+        made = model(tables, sigma=40.0, seed=seed)
+        for name, db in (("same", tables), ("random", random)):
+            found = fidelity(made, db)  # type: ignore[arg-type]
+            relation = next(r for r in found.relations if (r.table, r.key) == ("orders", "product"))
+            pair = next(p for p in relation.pairs if (p.left, p.right) == ("orders.channel", "products.kind"))
+            kept[name].append(pair.kept)
+    assert np.mean(kept["same"]) == pytest.approx(1.0, abs=0.1)
+    assert np.mean(kept["random"]) == pytest.approx(0.0, abs=0.1)
+
+
+def test_nothing_measured_across_is_wired_at_random() -> None:
+    tables = shop(0)
+    made = model(tables, sigma=1.0)
+    made.release.measured = [m for m in made.release.measured if not m.what.startswith("links:")]
+    assert {r.verdict for r in fidelity(made, tables).relations} == {"random"}  # type: ignore[arg-type]
+
+
+def test_an_empty_copy_is_shown_all_the_same() -> None:
+    tables = shop(0)
+    empty = {n: t.slice(0, 0) if n != "products" else t for n, t in tables.items()}
+    found = fidelity(model(tables, sigma=2.0), empty)  # type: ignore[arg-type]
+    assert all(t.rows == 0 for t in found.tables if t.role != "public")
+    assert all(c.passed for c in found.checks)
+    assert shop_plan().database.names == tuple(t.name for t in found.tables)
