@@ -198,6 +198,19 @@ def test_without_measurements_links_are_independent():
     assert len(MAP(3).wire(some, (), rng=rng)) == len(pairs)
 
 
+@pytest.mark.parametrize("side", ["left", "right", "flat"])
+def test_nothing_to_learn_costs_nothing(side):
+    rng = np.random.default_rng(14)
+    left = {"a": rng.integers(0, 2, 0 if side == "left" else 20)}
+    right = {"b": np.zeros(0 if side == "right" else 20, dtype=np.int64)}
+    shape = {"a": 2, "b": 1}
+    links = 5 if side == "flat" else 0
+    asked = ArrayWindow({"a": [0], "b": [0]}, shape)
+    some = LinkProblem(left, right, shape=shape, links=links, links_measured=5)
+    assert len(MAP(2).learn(asked, some, rho=1.0, rng=rng, progress=quiet).pairs) == links
+    assert asked.spent == 0
+
+
 @pytest.mark.slow
 def test_many_row_types_are_sampled(monkeypatch):
     from dpweave.links import drawing, scene, wiring

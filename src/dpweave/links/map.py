@@ -97,8 +97,13 @@ class MAP:
         progress: Callable[[str, float], None],
         degrees: Degrees = UNKNOWN,
     ) -> LinkResult:
-        """Spend exactly ``rho`` on the cliques that promise most, fit, and link the rows of ``problem``."""
+        """Spend exactly ``rho`` on the cliques that promise most, fit, and link the rows of ``problem``.
+
+        Nothing is measured, and nothing spent, where there is nothing to link or no column that varies on one side.
+        """
         progress("choosing what to measure", 0.0)
+        if not (problem.links and problem.left_rows and problem.right_rows):
+            return LinkResult(np.zeros((0, 2), dtype=np.int64))
         scene = Scene.of(problem, degrees)
         design = scene.design(self.k)
         if not design.cliques:
