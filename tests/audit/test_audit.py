@@ -1,0 +1,297 @@
+"""The Curator's claim holds against many runs on neighbouring databases, and the same audit catches what is broken on purpose."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import beta
+
+from dpweave.privacy import curator as curator_module
+from dpweave.privacy.curator import Curator
+from dpweave.privacy.window import NoisyMarginal
+from dpweave.schema.codec import Codec
+from dpweave.schema.domain import Attribute, Categories, View
+from dpweave.schema.model import Column, Type
+from tests.audit.harness import MISS, Pair, Runs, audit, collect, open_curator, zcdp_claim
+from tests.oracle import Rows, make_promise, unit_rows, without
+
+RUNS = 10_000
+"""On either database of a pair, so 20,000 on the pair."""
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def remembered(monkeypatch):
+    """Remember noise scales: the same numbers, computed once."""
+    monkeypatch.setattr(curator_module, "gaussian_sigma", lru_cache(curator_module.gaussian_sigma))
+    monkeypatch.setattr(curator_module, "selection_scale", lru_cache(curator_module.selection_scale))
+
+
+RATED = {"users": (("x",), {}), "movies": (("x",), {}), "ratings": (("x",), {"user": "users", "movie": "movies"})}
+BOTH = View("ratings", (("mine", Attribute("x")), ("theirs", Attribute("x", ("movie",)))))
+
+
+def _rated(d: int, e: int, neighbours: str):
+    bounds = {("ratings", "user"): d, ("ratings", "movie"): e}
+    return make_promise(
+        RATED, protect=("users", "movies"), owning={"ratings": "user"}, bounds=bounds, neighbours=neighbours
+    )
+
+
+def _heavy_user() -> Pair:
+    """A user with more ratings than allowed leaves, and others get the places back."""
+    promise = _rated(2, 2, "entity")
+    ratings = [(0, m % 2, 0) for m in range(7)] + [(u, u % 2, 1) for u in range(1, 5)]
+    rows: Rows = {
+        "users": {u: {"x": 0} for u in range(5)},
+        "movies": {m: {"x": 0} for m in range(2)},
+        "ratings": {i: {"user": u, "movie": m, "x": x} for i, (u, m, x) in enumerate(ratings)},
+    }
+    less = without(rows, promise, unit_rows(rows, promise, "users", 0))
+    return Pair("heavy user", promise, rows, less, "users", BOTH, ("mine", "theirs"), salts=16)
+
+
+def _movie() -> Pair:
+    """A movie with more ratings than allowed leaves; they stay, unlinked."""
+    promise = _rated(1, 2, "entity")
+    rows: Rows = {
+        "users": {u: {"x": 0} for u in range(5)},
+        "movies": {m: {"x": m} for m in range(2)},
+        "ratings": {i: {"user": i, "movie": 0 if i < 4 else 1, "x": 0} for i in range(5)},
+    }
+    less = without(rows, promise, unit_rows(rows, promise, "movies", 0))
+    return Pair("movie", promise, rows, less, "movies", BOTH, ("mine", "theirs"), salts=4)
+
+
+def _manager() -> Pair:
+    promise = make_promise({"staff": (("x",), {"boss": "staff"})}, protect=("staff",), bounds={("staff", "boss"): 2})
+    boss = {0: None, 1: 0, 2: 0, 3: 0, 10: 1, 11: 1, 12: 1}
+    rows: Rows = {"staff": {i: {"boss": b, "x": 1 if i in (2, 3) else 0} for i, b in boss.items()}}
+    less = without(rows, promise, unit_rows(rows, promise, "staff", 1))
+    view = View("staff", (("mine", Attribute("x")), ("hers", Attribute("x", ("boss",)))))
+    return Pair("manager", promise, rows, less, "staff", view, ("mine", "hers"), salts=16)
+
+
+def _endpoint() -> Pair:
+    """All links of a user are replaced by others."""
+    promise = _rated(2, 2, "record")
+    users, movies = {0: {"x": 0}}, {0: {"x": 0}, 1: {"x": 1}}
+
+    def world(movie: int) -> Rows:
+        return {
+            "users": users,
+            "movies": movies,
+            "ratings": {i: {"user": 0, "movie": movie, "x": movie} for i in range(2)},
+        }
+
+    return Pair("endpoint", promise, world(0), world(1), "users", BOTH, ("mine", "theirs"), salts=2)
+
+
+def _parent() -> Pair:
+    tables = {"parents": (("x",), {}), "children": (("x",), {"parent": "parents"})}
+    promise = make_promise(
+        tables, protect=("parents", "children"), bounds={("children", "parent"): 2}, neighbours="record"
+    )
+    view = View("children", (("p", Attribute("x", ("parent",))),))
+
+    def world(parents: list[int], of: list[int]) -> Rows:
+        return {
+            "parents": {i: {"x": x} for i, x in enumerate(parents)},
+            "children": {i: {"parent": p, "x": 0} for i, p in enumerate(of)},
+        }
+
+    return Pair(
+        "parent",
+        promise,
+        world([0, 0, 1], [0, 0, 1, 1]),
+        world([1, 0, 1], [2, 2, 0, 0]),
+        "parents",
+        view,
+        ("p",),
+        salts=2,
+    )
+
+
+def _degree() -> Pair:
+    """The two ratings of a user leave two movies one degree lower."""
+    promise = _rated(2, 4, "entity")
+    rows: Rows = {
+        "users": {u: {"x": 0} for u in range(2)},
+        "movies": {m: {"x": 0} for m in range(2)},
+        "ratings": {i: {"user": i // 2, "movie": i % 2, "x": 0} for i in range(4)},
+    }
+    less = without(rows, promise, unit_rows(rows, promise, "users", 0))
+    return Pair(
+        "degree",
+        promise,
+        rows,
+        less,
+        "users",
+        View.of_table("movies", ("#ratings.movie",)),
+        ("#ratings.movie",),
+        salts=2,
+    )
+
+
+PAIRS = {p().name: p for p in (_heavy_user, _movie, _manager, _endpoint, _parent, _degree)}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_the_claim_stands(name):
+    one, zero, rho = collect(PAIRS[name](), RUNS)
+    assert rho == pytest.approx(2 * PAIRS[name]().rho, rel=1e-9)
+    verdict = audit(one, zero, zcdp_claim(rho))
+    assert not verdict.broken, verdict
+    telling = audit(one, zero, zcdp_claim(rho), deltas=(0.01,))
+    assert telling.proven > 0.4 * telling.claimed  # no formality: the pair is close to the worst there is
+
+
+# -- the same audit on what is broken ----------------------------------------------------------------------------------
+
+
+class HalfNoise:
+    """Half the scale that was charged for."""
+
+    def __init__(self, noise: Any) -> None:
+        self._noise = noise
+        self.insecure = False
+
+    def discrete_gaussian(self, counts, *, sigma):
+        return self._noise.discrete_gaussian(counts, sigma=sigma / 2)
+
+    def noisy_max(self, scores, *, scale):
+        return self._noise.noisy_max(scores, scale=scale)
+
+
+def _halve(curator: Curator, rows: Rows) -> None:
+    curator._noise = HalfNoise(curator._noise)  # type: ignore[assignment]
+
+
+def _cut_nothing(curator: Curator, rows: Rows) -> None:
+    curator._bounding._cuts = False
+
+
+def _read_domain_off_the_data(curator: Curator, rows: Rows) -> None:
+    found = Categories(tuple(sorted({r["x"] for r in rows["users"].values()})))
+    curator.set_codec("users", "x", Codec(Column("x", Type("integer"), nullable=False), found))
+
+
+def _rare_value() -> Pair:
+    """One user has a value that nobody else has."""
+    promise = make_promise({"users": (("x",), {})}, protect=("users",))
+    rows: Rows = {"users": {u: {"x": 2 if u == 0 else u % 2} for u in range(6)}}
+    less = without(rows, promise, {("users", 0)})
+    return Pair("rare value", promise, rows, less, "users", View.of_table("users", ("x",)), ("x",), salts=2)
+
+
+def test_half_the_noise_is_caught():
+    one, zero, rho = collect(_movie(), RUNS // 3, _halve)
+    assert audit(one, zero, zcdp_claim(rho)).broken
+
+
+def test_skipped_truncation_is_caught():
+    one, zero, rho = collect(_heavy_user(), RUNS // 5, _cut_nothing)
+    assert audit(one, zero, zcdp_claim(rho)).broken
+
+
+def test_the_true_link_count_as_noise_scale_is_caught(monkeypatch):
+    """The paper's frequencies: counts and scale divided by the exact number of links."""
+    pair = _movie()
+
+    def divided(columns, counts, sigma):
+        (links,) = current[0]._counts.marginals(linked.view, [()])
+        return NoisyMarginal(columns, counts, sigma / max(int(links), 1))
+
+    current: list[Curator] = []
+    measure = Curator.measure
+
+    def measured(self, *args, **kwargs):
+        current[:] = [self]
+        return measure(self, *args, **kwargs)
+
+    monkeypatch.setattr(curator_module, "NoisyMarginal", divided)
+    monkeypatch.setattr(Curator, "measure", measured)
+    linked = Pair(**{**vars(pair), "view": View(pair.view.base, pair.view.columns, (("movie",),))})
+    one, zero, rho = collect(linked, RUNS // 5)
+    assert audit(one, zero, zcdp_claim(rho)).broken
+
+
+def test_a_domain_read_off_the_data_is_caught():
+    one, zero, rho = collect(_rare_value(), RUNS // 5, _read_domain_off_the_data)
+    assert audit(one, zero, zcdp_claim(rho)).broken
+    one, zero, rho = collect(_rare_value(), RUNS // 5)
+    assert not audit(one, zero, zcdp_claim(rho)).broken
+
+
+def test_a_selection_that_claims_monotonicity_is_caught(monkeypatch):
+    """Scores that only rise would need half the scale; ours rise and fall."""
+    honest = curator_module.selection_scale
+    monkeypatch.setattr(curator_module, "selection_scale", lambda sensitivity, rho: honest(sensitivity, rho) / 2)
+    pair = _endpoint()
+    one, zero, rho = collect(pair, RUNS // 2)
+    for runs in (one, zero):  # the choice alone, and what it was charged
+        runs.projection = [0.0] * len(runs.projection)
+    assert audit(one, zero, zcdp_claim(rho / 2)).broken
+
+
+def test_an_honest_selection_alone_stands():
+    one, zero, rho = collect(_endpoint(), RUNS // 2)
+    for runs in (one, zero):
+        runs.projection = [0.0] * len(runs.projection)
+    assert not audit(one, zero, zcdp_claim(rho / 2)).broken
+
+
+# -- learned categories ------------------------------------------------------------------------------------------------
+
+
+def _discovered(threshold_shift: int, monkeypatch, *, runs: int, delta: float) -> int:
+    """How often a category that one unit alone has comes out."""
+    tables = {"users": (("x",), {}), "orders": (("x",), {"user": "users"})}
+    promise = make_promise(tables, protect=("users",), owning={"orders": "user"}, bounds={("orders", "user"): 3})
+    rows: Rows = {
+        "users": {u: {"x": 0} for u in range(4)},
+        "orders": {i: {"user": i % 4, "x": 1 if i % 4 == 0 else 0} for i in range(20)},
+    }
+    honest = curator_module.threshold_for
+    if threshold_shift:
+        monkeypatch.setattr(curator_module, "threshold_for", lambda *a, **k: honest(*a, **k) - threshold_shift)
+    else:
+        monkeypatch.setattr(curator_module, "threshold_for", lru_cache(honest))
+    pair = Pair("words", promise, rows, rows, "users", View.of_table("orders", ("x",)), ("x",))
+    curator = open_curator(pair, rows, salt="s")
+    words = curator._counts.categories("orders", "x")
+    assert words == {"0": 9, "1": 3}
+    monkeypatch.setattr(curator._counts, "categories", lambda table, column: words)  # the same rows, read once
+    monkeypatch.setattr(curator, "_ledger", _Endless())  # no limit on delta is as large as so many runs
+    return sum("1" in curator.discover("orders", "x", what="words", rho=0.5, delta=delta) for _ in range(runs))
+
+
+class _Endless:
+    def charge(self, cost, *, what) -> None:
+        """Take everything."""
+
+
+def test_rare_categories_stay_hidden_with_probability_delta(monkeypatch):
+    delta, runs = 0.02, 8_000
+    found = _discovered(0, monkeypatch, runs=runs, delta=delta)
+    assert beta.ppf(MISS, found, runs - found + 1) <= delta
+    assert found > 0
+    # A threshold that forgets that a unit may have three rows lets them through.
+    broken = _discovered(2, monkeypatch, runs=runs // 4, delta=delta)
+    assert beta.ppf(MISS, broken, runs // 4 - broken + 1) > delta
+
+
+def test_the_audit_itself_accepts_what_is_true_and_rejects_what_is_not():
+    """Power of the method on plain Gaussians: the claimed scale passes, two thirds of it do not."""
+    rng = np.random.default_rng(0)
+
+    def runs(mean: float, sigma: float) -> Runs:
+        return Runs(["same"] * RUNS, list(rng.normal(mean, sigma, RUNS)))
+
+    rho = 0.5
+    assert not audit(runs(1.0, 1.0), runs(0.0, 1.0), zcdp_claim(rho)).broken
+    assert audit(runs(1.0, 2 / 3), runs(0.0, 2 / 3), zcdp_claim(rho)).broken
