@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 MOST_BARS = 16
 MOST_COLUMNS = 64
 MOST_CELLS = 16
+FAINTEST = 0.02
+"""Part of full colour below which a cell is left blank."""
 WIDTH = 320
 _ids = itertools.count()
 
@@ -204,12 +206,12 @@ def _heat_map(title: str, excess: FloatArray, rows: Sequence[str], columns: Sequ
     parts = []
     for i, j in np.ndindex(excess.shape):
         strength = min(abs(float(excess[i, j])) / most, 1.0)
-        x, y = left + j * cell, i * tall
+        if strength < FAINTEST:
+            continue
         tip = f"{rows[i]} × {columns[j]}: {100 * excess[i, j]:+.2g} points"
-        colour = "more" if excess[i, j] > 0 else "less"
         parts.append(
-            f'<rect class="{colour}" x="{x:.1f}" y="{y:.1f}" width="{cell:.1f}" height="{tall:.1f}" fill-opacity="{strength:.2f}">'
-            f"<title>{escape(tip)}</title></rect>"
+            f'<rect class="{"more" if excess[i, j] > 0 else "less"}" x="{left + j * cell:.1f}" y="{i * tall:.1f}" '
+            f'width="{cell:.1f}" height="{tall:.1f}" fill-opacity="{strength:.2f}"><title>{escape(tip)}</title></rect>'
         )
     bottom = len(rows) * tall
     parts.append(f'<rect class="cell" x="{left}" y="0" width="{len(columns) * cell:.1f}" height="{bottom:.1f}"/>')

@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 MOST_NUMBERS = 40
 """Rows of the tables of numbers under a plot."""
 MOST_HEAT_MAPS = 3
+"""Pairs drawn for one relation, fewer where there are so many relations that all together would pass the next figure."""
+MOST_HEAT_MAPS_IN_ALL = 48
 MOST_SEEN = 6
 MOST_EVENTS = 400
-FORBID = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+FORBID = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 """The page may load nothing from anywhere."""
 
 
@@ -359,16 +361,22 @@ def _relations(found: Fidelity) -> str:
         (r.name, r.role, r.kind, VERDICTS[r.verdict][1], sum(p.stands_out for p in r.pairs), len(r.pairs))
         for r in found.relations
     ]
+    each = max(1, min(MOST_HEAT_MAPS, MOST_HEAT_MAPS_IN_ALL // len(found.relations)))
     summary = table(
         "What the links rest on",
         ["foreign key", "role", "kind", "links are", "pairs that stand out", "pairs measured"],
         rows,
         numeric=(4, 5),
     )
-    return intro + f'<div class="card">{summary}</div>' + LEGEND + "".join(_one_relation(r) for r in found.relations)
+    return (
+        intro
+        + f'<div class="card">{summary}</div>'
+        + LEGEND
+        + "".join(_one_relation(r, heat_maps=each) for r in found.relations)
+    )
 
 
-def _one_relation(r: RelationView) -> str:
+def _one_relation(r: RelationView, *, heat_maps: int) -> str:
     colour, word, why = VERDICTS[r.verdict]
     linked = percent(r.linked)
     measured = "" if r.linked_measured is None else f" (measured: {percent(r.linked_measured)})"
@@ -387,9 +395,9 @@ def _one_relation(r: RelationView) -> str:
         if len(r.seen) <= MOST_SEEN
         else f'<p class="soft">{MOST_SEEN} of {len(r.seen)} columns measured over the links are drawn.</p>'
     )
-    maps = "".join(_pair(p) for p in r.pairs[:MOST_HEAT_MAPS])
+    maps = "".join(_pair(p) for p in r.pairs[:heat_maps])
     left_out = ""
-    if len(r.pairs) > MOST_HEAT_MAPS:
+    if len(r.pairs) > heat_maps:
         rows = [
             (
                 f"{p.left} × {p.right}",
