@@ -66,6 +66,7 @@ def fill(path: Path, rows: int) -> None:
 
     people = max(rows // 20, 1)
     with duckdb.connect(str(path)) as connection:
+        connection.execute("SET enable_progress_bar = false")
         connection.execute("SELECT setseed(0.5)")
         connection.execute(f"CREATE TABLE people AS SELECT range AS id, {values('p', FAR)} FROM range({people})")
         connection.execute(

@@ -39,6 +39,7 @@ def write_duckdb(database: Database, streams: Mapping[str, Stream], target: Path
         try:
             connection = duckdb.connect(str(draft))
             try:
+                connection.execute("SET enable_progress_bar = false")  # progress is the caller's to show
                 _fill(connection, database, streams)
             finally:
                 connection.close()
