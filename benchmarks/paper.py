@@ -396,7 +396,12 @@ def tables_text(done: dict[str, dict[str, float]]) -> str:
     lines: list[str] = []
     for data in sorted({key[0] for key in found}):
         grid = EPSILONS[data]
-        lines += [f"### {data}: eps_rel", "", "| tables, error | " + " | ".join(f"{e:g}" for e in grid) + " |"]
+        seeds = max(len(r) for key, got in found.items() if key[0] == data for r in got.values())
+        lines += [
+            f"### {data}: eps_rel (seeds: {seeds})",
+            "",
+            "| tables, error | " + " | ".join(f"{e:g}" for e in grid) + " |",
+        ]
         lines += ["|---|" + "---|" * len(grid)]
         for what in ("mean", "max"):
             for tables in ("real", "mst", "aim"):
