@@ -287,6 +287,8 @@ def test_postgres_refusals_say_what_to_do(postgres) -> None:
         assert source.fetch(source.materialise(source.table("open_one")).count())[0][0].as_py() == 0
         with pytest.raises(SourceError, match="permission to read table 'closed'"):
             source.table("closed")
+        with pytest.raises(SourceError, match="permission to read table 'closed'"):
+            source.declare(source.catalogue)  # as fit does, before it opens the ledger
     with pytest.raises(SourceError, match="refused the user name or password") as caught:
         open_source(ann.replace(SECRET, f"{SECRET}wrong"))
     assert SECRET not in str(caught.value)

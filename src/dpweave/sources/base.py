@@ -67,6 +67,7 @@ class Source(ABC):
         """Take keys and types from a plan. A column of another stored type is cast, with null for failures."""
         for table in database:
             stored = self._stored(table.name)
+            self._require_readable(stored)
             for column in table.columns:
                 if column.name not in stored.column:
                     hint = nearest(column.name, stored.column)
