@@ -113,7 +113,7 @@ def test_what_it_tells(page: str) -> None:
     assert "tables:customers" in page  # the ledger
     assert "sigma 3.25" in page
     assert "orders.product → products" in page
-    assert "inside the band" in page
+    assert "agree with the measurement" in page
     assert "Every rule of the schema holds" in page
 
 

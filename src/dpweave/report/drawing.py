@@ -57,13 +57,13 @@ def svg(width: float, height: float, title: str, description: str, body: str) ->
 
 
 def shown_codes(distribution: Distribution, most: int) -> list[int]:
-    """Codes to draw: all, or the commonest in their order."""
-    count = len(distribution.labels)
+    """Codes to draw: all but an empty end, or the commonest in their order."""
+    count = distribution.last
     if count <= most:
         return list(range(count))
-    weight = distribution.synthetic_shares.copy()
+    weight = distribution.synthetic_shares[:count]
     if distribution.measured_shares is not None:
-        weight = np.maximum(weight, distribution.measured_shares)
+        weight = np.maximum(weight, distribution.measured_shares[:count])
     return sorted(np.argsort(-weight, kind="stable")[:most].tolist())
 
 
@@ -79,7 +79,7 @@ def describe(distribution: Distribution) -> str:
     gap = np.abs(shares - distribution.synthetic_shares)
     worst = int(np.argmax(gap))
     return (
-        f"{text} {distribution.inside} of {len(distribution.labels)} values lie inside the error band of the noisy "
+        f"{text} {distribution.agreeing} of {len(distribution.labels)} values agree with the noisy "
         f"measurement; the largest gap is {100 * gap[worst]:.2g} percentage points, at {distribution.labels[worst]}."
     )
 
@@ -96,9 +96,14 @@ def _top(distribution: Distribution, codes: Sequence[int]) -> float:
 
 def plot(distribution: Distribution) -> str:
     """Draw a distribution: columns for ordered codes, bars for categories."""
-    if distribution.ordered and len(distribution.labels) > 6:
+    if is_histogram(distribution):
         return histogram(distribution)
     return bars(distribution)
+
+
+def is_histogram(distribution: Distribution) -> bool:
+    """Whether a distribution is drawn as columns side by side."""
+    return distribution.ordered and distribution.last > 6
 
 
 def bars(distribution: Distribution) -> str:

@@ -85,6 +85,8 @@ class Distribution:
     measured: Estimate | None
     total: float | None
     """Noisy number of rows that measured shares are taken of."""
+    open_ended: bool = False
+    """Whether codes at the upper end may all be empty, as those of large degrees are."""
 
     @cached_property
     def synthetic_shares(self) -> FloatArray:
@@ -104,10 +106,28 @@ class Distribution:
         return 0.0 if self.measured is None or not self.total else 2 * self.measured.sigma / self.total
 
     @property
-    def inside(self) -> int:
-        """Codes whose synthetic share lies within the band around the measured one."""
+    def agreeing(self) -> int:
+        r"""Codes on which copy and measurement agree as well as chance lets them.
+
+        A gap may be twice :math:`\sqrt{\sigma^2/N^2 + p(1-p)/n}`: the noise of measuring over N rows, and that of drawing
+        the n rows of the copy.
+        """
         shares = self.measured_shares
-        return 0 if shares is None else int((np.abs(shares - self.synthetic_shares) <= self.band).sum())
+        if shares is None:
+            return 0
+        drawn = self.synthetic_shares * (1 - self.synthetic_shares) / max(int(self.synthetic.sum()), 1)
+        allowed = np.sqrt(self.band**2 + 4 * drawn)
+        return int((np.abs(shares - self.synthetic_shares) <= allowed).sum())
+
+    @property
+    def last(self) -> int:
+        """Number of codes up to the last that holds rows, where the domain is open-ended; else all."""
+        if not self.open_ended:
+            return len(self.labels)
+        holds = self.synthetic > 0
+        if self.measured is not None:
+            holds = holds | (self.measured.counts > 3 * self.measured.sigma)
+        return min(int(np.flatnonzero(holds).max(initial=0)) + 2, len(self.labels))
 
 
 @dataclass(frozen=True)
@@ -380,6 +400,7 @@ def _degrees(model: Model, coded: CodedDatabase, table: str, key: str) -> Distri
         counts,
         estimate,
         model.sizes.get(target),
+        open_ended=True,
     )
 
 
@@ -414,6 +435,7 @@ def _seen(
             np.bincount(kept, minlength=size).astype(np.int64),
             estimate,
             max(float(estimate.counts.sum()), 0.0),
+            open_ended=parse_degree(attribute.column) is not None,
         )
 
 

@@ -132,7 +132,8 @@ def _cell(i: int, value: object, mark: str) -> str:
 def figures(items: Sequence[tuple[str, str, str]]) -> str:
     """Write key figures: name, value, remark."""
     cells = "".join(
-        f"<div><dt>{escape(n)}</dt><dd>{escape(v)}<small>{escape(remark)}</small></dd></div>" for n, v, remark in items
+        f"<div><dt>{escape(n)}</dt><dd{' class=long' if len(v) > 8 else ''}>{escape(v)}<small>{escape(remark)}</small></dd></div>"
+        for n, v, remark in items
     )
     return f'<dl class="figures">{cells}</dl>'
 
@@ -145,7 +146,7 @@ def _headline(model: Model, found: Fidelity) -> str:
     rules = [c for c in found.checks if not c.advisory]
     kept = sum(c.passed for c in rules)
     plots = [c for t in found.tables for c in t.columns if c.measured_shares is not None]
-    cells, inside = sum(len(c.labels) for c in plots), sum(c.inside for c in plots)
+    cells, agreeing = sum(len(c.labels) for c in plots), sum(c.agreeing for c in plots)
     learned = sum(r.verdict == "learned" for r in found.relations)
     return figures(
         [
@@ -154,9 +155,9 @@ def _headline(model: Model, found: Fidelity) -> str:
             ("Tables", f"{len(found.tables)}", f"{sum(t.rows for t in found.tables):,} rows in the copy"),
             ("Integrity", f"{kept} of {len(rules)}", "rules kept"),
             (
-                "Values in their band",
-                percent(inside / cells) if cells else "–",
-                f"of {cells:,} measured; 95 % if only noise differed",
+                "Values that agree",
+                percent(agreeing / cells) if cells else "–",
+                f"of {cells:,} measured; chance alone gives 95 %",
             ),
             ("Relations learned", f"{learned} of {len(found.relations)}", "the others are wired without evidence"),
         ]
@@ -238,7 +239,7 @@ def _database(model: Model, db: Mapping[str, pa.Table]) -> str:
     across = min(5, max(2, math.ceil(math.sqrt(len(rows)) * 1.2)))
     return (
         f'<div class="card"><ul class="legend" aria-label="Legend">{legend}</ul>'
-        f'<figure style="margin:0"><div class="schema-wide">{drawing.schema(plan, rows, across=across)}</div>'
+        f'<figure style="margin:0"><div class="schema-wide" style="max-width:{180 * across}px">{drawing.schema(plan, rows, across=across)}</div>'
         f'<div class="schema-narrow">{drawing.schema(plan, rows, across=2)}</div>'
         f"<figcaption>Arrows run from a table to the table it refers to.</figcaption></figure>"
         f"<details><summary>The drawing as a list</summary><ul class='plain'>{words}</ul></details></div>"
@@ -282,8 +283,8 @@ LEGEND = (
 def _tables(found: Fidelity) -> str:
     intro = (
         "<p>For every column: the share of rows with each value. Bars are the copy; dots are what was measured through the noise, "
-        "and the true share lies within the band around the dot 95 times out of 100. A bar that ends inside its band agrees with "
-        "the measurement as well as anyone can tell.</p>"
+        "and the true share lies within the band around the dot 95 times out of 100. A value agrees where the gap between bar "
+        "and dot is no wider than the chance of measuring and of drawing rows makes it 95 times out of 100.</p>"
     )
     return intro + LEGEND + "".join(_one_table(t) for t in found.tables)
 
@@ -311,12 +312,13 @@ def _one_table(view: TableView) -> str:
 
 
 def _column(d: Distribution) -> str:
-    drawn = len(drawing.shown_codes(d, drawing.MOST_COLUMNS if d.ordered and len(d.labels) > 6 else drawing.MOST_BARS))
-    left_out = f" The {drawn} commonest of {len(d.labels):,} values are drawn." if drawn < len(d.labels) else ""
-    agreed = "" if d.measured_shares is None else f"{d.inside} of {len(d.labels):,} inside the band."
+    drawn = len(drawing.shown_codes(d, drawing.MOST_COLUMNS if drawing.is_histogram(d) else drawing.MOST_BARS))
+    left_out = f" The {drawn} commonest of {d.last:,} values are drawn." if drawn < d.last else ""
+    beyond = " Larger numbers do not occur." if d.last < len(d.labels) else ""
+    agreed = "" if d.measured_shares is None else f"{d.agreeing} of {len(d.labels):,} agree with the measurement."
     return (
         f'<figure><div class="head"><h4>{escape(d.name)}</h4><span class="unit">{escape(d.kind)}</span></div>'
-        f"{drawing.plot(d)}<figcaption>{agreed}{left_out}</figcaption>{_numbers(d)}</figure>"
+        f"{drawing.plot(d)}<figcaption>{agreed}{left_out}{beyond}</figcaption>{_numbers(d)}</figure>"
     )
 
 
@@ -333,7 +335,7 @@ def _numbers(d: Distribution) -> str:
         )
         for c in codes
     ]
-    more = f", the {len(codes)} commonest of {len(d.labels):,} values" if len(codes) < len(d.labels) else ""
+    more = f", the {len(codes)} commonest of {d.last:,} values" if len(codes) < d.last else ""
     made = table(f"{d.name}{more}", ["value", "rows", "copy", "measured", "band"], rows, numeric=(1, 2, 3, 4))
     return f'<details class="numbers"><summary>Numbers</summary>{made}</details>'
 
@@ -401,7 +403,7 @@ def _one_relation(r: RelationView, *, heat_maps: int) -> str:
         rows = [
             (
                 f"{p.left} × {p.right}",
-                f"{p.evidence:.1f}",
+                _capped(p.evidence),
                 "yes" if p.stands_out else "no",
                 f"{p.kept:.2f}" if p.stands_out else "–",
             )
@@ -426,6 +428,10 @@ def _one_relation(r: RelationView, *, heat_maps: int) -> str:
     )
 
 
+def _capped(evidence: float) -> str:
+    return "more than 99" if evidence > 99 else f"{evidence:.1f}"
+
+
 def _pair(p: Pair) -> str:
     measured, copy, most = drawing.heat_maps(p)
     drawn = (
@@ -434,7 +440,7 @@ def _pair(p: Pair) -> str:
         else f" The {drawing.MOST_CELLS} commonest values of each column are drawn."
     )
     verdict = (
-        f"Stands {p.evidence:.0f} σ out of the noise; the copy keeps {p.kept:.2f} of it (1 is all, 0 is random wiring)."
+        f"Stands {_capped(p.evidence)} σ out of the noise; the copy keeps {p.kept:.2f} of it (1 is all, 0 is random wiring)."
         if p.stands_out
         else "Cannot be told from noise."
     )
