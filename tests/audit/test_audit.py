@@ -281,8 +281,8 @@ def test_rare_categories_stay_hidden_with_probability_delta(monkeypatch):
     assert beta.ppf(MISS, found, runs - found + 1) <= delta
     assert found > 0
     # A threshold that forgets that a unit may have three rows lets them through.
-    broken = _discovered(2, monkeypatch, runs=runs // 4, delta=delta)
-    assert beta.ppf(MISS, broken, runs // 4 - broken + 1) > delta
+    broken = _discovered(3, monkeypatch, runs=runs // 2, delta=delta)
+    assert beta.ppf(MISS, broken, runs // 2 - broken + 1) > delta
 
 
 def test_the_audit_itself_accepts_what_is_true_and_rejects_what_is_not():
