@@ -2,6 +2,7 @@
 
     python -m benchmarks.links d10 [--seeds 5] [--tables real AIM] [--pgd]    MovieLens, the paper's setting
     python -m benchmarks.links full [--seeds 5]            all 1,000,209 ratings, users protected
+    python -m benchmarks.links census [--seeds 5]          persons and their households
     python -m benchmarks.links null                        links that are truly random
     python -m benchmarks.links speed                       wiring from 10^5 to 10^7 links
 
@@ -27,6 +28,7 @@ from dpweave.links.degrees import Degrees, bucketed, buckets, decode, seen
 from dpweave.links.map import MAP
 from dpweave.links.types import RowTypes
 from dpweave.links.wiring import wire
+from dpweave.links.workload import answers_from_links, cross_workloads
 from dpweave.privacy.accounting import rho_of_epsilon
 from dpweave.tables.base import Structure, table_model
 from tests.windows import ArrayWindow
@@ -217,6 +219,73 @@ def degree_errors(
     return float(np.abs(steps[0] - steps[1]).max()), float(worst)
 
 
+def census(seeds: int) -> None:
+    """Households and their persons, households protected with at most 8 persons, half the budget for links."""
+    import sqlite3
+
+    path = Path(os.environ.get("DPWEAVE_DATA", "../shared/data")) / "census.sqlite"
+    if not path.exists():
+        sys.exit(f"no census in {path}; set DPWEAVE_DATA")
+    with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as connection:
+        persons, households = (
+            _read(connection, table, columns.split())
+            for table, columns in (
+                ("person", "household_id age sex relate race_id esr wkhp schg industry"),
+                ("household", "household_id persons age_of_head race_id cars children type hincp hht"),
+            )
+        )
+    place = {key: i for i, key in enumerate(households.pop("household_id"))}
+    parents = np.array([place[key] for key in persons.pop("household_id")])
+    pairs = np.stack([np.arange(len(parents)), parents], axis=1)
+    degrees = np.bincount(parents, minlength=len(place))
+    left = {c: _binned(v) for c, v in persons.items()}
+    right = {f"household.{c}": _binned(v) for c, v in households.items()}
+    right["household.#person"] = bucketed(degrees, buckets(20, growth=2.0))
+    shape = {c: int(v.max()) + 1 for c, v in (left | right).items()}
+    workloads = cross_workloads(list(left), list(right), k=3)
+
+    def error(found: np.ndarray) -> tuple[float, float]:
+        distances = [
+            100
+            * np.abs(
+                np.subtract(*(answers_from_links(w, left, right, x, shape=shape) / len(x) for x in (found, pairs)))
+            ).sum()
+            for w in workloads
+        ]
+        return float(np.mean(distances)), float(np.max(distances))
+
+    problem = LinkProblem(left, right, shape=shape, links=len(pairs), links_measured=len(pairs), kind="one-to-many")
+    print("| census, person → household, entity, δ 1e-6 | mean | max | s |\n|---|---|---|---|")
+    rng = np.random.default_rng(0)
+    at_random = np.stack([pairs[:, 0], rng.permutation(parents)], axis=1)
+    row("random wiring to the true degrees", [error(at_random)], 0.0)
+    for epsilon in (0.5, 1.0, 2.0):
+        results, start = [], time.process_time()
+        for seed in range(seeds):
+            codes = {c: v[pairs[:, 0]] for c, v in left.items()} | {c: v[pairs[:, 1]] for c, v in right.items()}
+            window = ArrayWindow(codes, shape, l1=8.0, l2=8.0, seed=seed)
+            rho = 0.5 * rho_of_epsilon(epsilon, delta=1e-6)
+            rng = np.random.default_rng(seed)
+            found = MAP(3).learn(window, problem, rho=rho, rng=rng, progress=quiet, degrees=Degrees(right=degrees))
+            results.append(error(found.pairs))
+        row(f"eps {epsilon}, map", results, (time.process_time() - start) / seeds)
+
+
+def _read(connection: object, table: str, columns: list[str]) -> dict[str, np.ndarray]:
+    rows = connection.execute(f"select {', '.join(columns)} from {table}").fetchall()  # type: ignore[attr-defined]
+    return {
+        c: np.array([-1e9 if x is None else x for x in values], dtype=float)
+        for c, values in zip(columns, zip(*rows, strict=True), strict=True)
+    }
+
+
+def _binned(values: np.ndarray, bins: int = 8) -> np.ndarray:
+    found = np.unique(values)
+    if len(found) <= bins + 4:
+        return np.searchsorted(found, values)
+    return np.searchsorted(np.unique(np.quantile(values, np.linspace(0, 1, bins + 1)[1:-1])), values, side="right")
+
+
 def truly_random(seeds: int) -> None:
     print("| links at random, 20 seeds | random wiring | map | ratio |\n|---|---|---|---|")
     data = MovieLens("ratings_d10")
@@ -262,7 +331,7 @@ def speed() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["d10", "full", "null", "speed"])
+    parser.add_argument("what", choices=["d10", "full", "census", "null", "speed"])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--tables", nargs="+", choices=["real", "AIM"], default=["real", "AIM"])
     parser.add_argument("--pgd", action="store_true", help="the paper's learner too: some minutes per run")
@@ -272,6 +341,8 @@ def main() -> None:
             paper_setting(chosen.seeds, pgd=chosen.pgd, tables=chosen.tables)
         case "full":
             full_setting(chosen.seeds)
+        case "census":
+            census(chosen.seeds)
         case "null":
             truly_random(chosen.seeds)
         case "speed":

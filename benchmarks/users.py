@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from dpweave.links.base import LinkProblem
-from dpweave.links.degrees import Degrees, match_total
+from dpweave.links.degrees import Degrees, whole
 from dpweave.links.map import MAP
+from dpweave.links.projection import project_capped_simplex
 from tests.windows import ArrayWindow
 
 SHARES = {"gender": 0.03, "age": 0.12, "occupation": 0.35, "degree": 0.5}
@@ -23,7 +24,8 @@ def woven_users(codes: dict[str, np.ndarray], shape: dict[str, int], *, rho: flo
     for column, share in SHARES.items():
         spend = rho * share
         (own,) = window.measure([(column,)], rho=spend * FIRST if made else spend)
-        counts = match_total(np.maximum(own.counts, 0), rows, cap=rows, rng=rng)
+        # The nearest distribution: clipping alone would leave the noise of empty buckets in.
+        counts = whole(rows * project_capped_simplex(own.counts / rows, total=1.0), rows, rng)
         if not made:
             made[column] = rng.permutation(np.repeat(np.arange(shape[column]), counts))
             continue

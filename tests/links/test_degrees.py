@@ -40,6 +40,13 @@ def test_decoding_keeps_distribution_mean_and_tail(law, growth):
     assert np.quantile(back, 0.99) == pytest.approx(np.quantile(degrees, 0.99), rel=0.2)
 
 
+def test_a_few_stray_rows_below_do_not_bend_the_start():
+    rng = np.random.default_rng(3)
+    degrees = np.append(LAWS["starts at 20"](rng), np.full(15, 12))
+    edges = buckets(4000, growth=2.0)
+    assert distance(degrees, decode(bucketed(degrees, edges), edges, rng)) < 0.03
+
+
 def test_a_flat_draw_within_buckets_would_be_noticed():
     rng = np.random.default_rng(1)
     degrees = LAWS["starts at 20"](rng)

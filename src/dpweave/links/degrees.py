@@ -48,6 +48,9 @@ class Degrees:
                 raise UsageError(f"{name} = {bound}: a bound on degrees is at least 1")
 
 
+_CLIFF = float(np.log(10.0))
+"""A rise of the log density between buckets that is taken for the start of a distribution."""
+
 UNKNOWN = Degrees()
 """Nothing is known of any degree."""
 
@@ -103,8 +106,8 @@ def decode(codes: IntArray, edges: Sequence[int], rng: np.random.Generator) -> I
     ends = np.cumsum(np.bincount(codes, minlength=len(widths)))
     for b in np.flatnonzero(share):
         rows = order[ends[b] - int(share[b]) : ends[b]]
-        # An empty neighbour is the end of the distribution and says nothing about the slope inside it.
-        low = b - 1 if b and share[b - 1] else b
+        # A neighbour that is empty, or below and nearly so (noise), is the end of the distribution: no slope to it.
+        low = b - 1 if b and share[b - 1] and density[b - 1] > density[b] - _CLIFF else b
         high = b + 1 if b + 1 < len(widths) and share[b + 1] else b
         slope = (density[high] - density[low]) / (middle[high] - middle[low]) if high > low else 0.0
         values = np.arange(limits[b], limits[b + 1])
