@@ -21,7 +21,7 @@ from dpweave.relations import Relation, relations
 from dpweave.schema.arrow import type_of_arrow
 from dpweave.schema.codec import Codec
 from dpweave.schema.coding import encode_table
-from dpweave.schema.domain import Bins, Categories, View
+from dpweave.schema.domain import Attribute, Bins, Categories, View, parse_degree
 from dpweave.schema.model import Column, ForeignKey
 from dpweave.sources import open_source
 from dpweave.sources.frames import as_arrow
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dpweave.privacy.release import Certificate, Release
     from dpweave.privacy.window import IntArray
 
-COUNTING = 0.01
+COUNTING = 0.05
 """Share of the budget for the number of links (and for table sizes, where neighbours hide them)."""
 DISTINCT = 64
 """Numbers with at most this many different values in a synthetic table are told apart; others are put into bins."""
@@ -266,9 +266,13 @@ class _Task:
     def relation(self, plan: Plan) -> Relation:
         """Return the one relation there is."""
         (relation,) = relations(plan)
-        # Degrees are not columns of tables that were made elsewhere.
-        plain = {"left": tuple(x for x in relation.left if not x[1].column.startswith("#")), "right": relation.right}
-        return Relation(relation.table, relation.key, self.kind, plain["left"], plain["right"], relation.joint)
+
+        def given(side: tuple[tuple[str, Attribute], ...]) -> tuple[tuple[str, Attribute], ...]:
+            return tuple((n, a) for n, a in side if parse_degree(a.column) is None)  # tables made elsewhere have none
+
+        return Relation(
+            relation.table, relation.key, self.kind, given(relation.left), given(relation.right), relation.joint
+        )
 
     def model(self, method: str | LinkModel, *, k: int) -> LinkModel:
         """Return the link model by its name, or as it was given."""
@@ -290,7 +294,7 @@ class _Task:
 
     def links(self, wanted: float) -> int:
         """Return the nearest number of links that the kind allows for the synthetic rows."""
-        rows = [self.arrows[f"synthetic_{s}"].num_rows for s in ("left", "right")]
+        rows: list[int] = [self.arrows[f"synthetic_{s}"].num_rows for s in ("left", "right")]
         if self.kind == "one-to-many":
             return rows[0]
         barred = rows[0] if self.selfish and not self.self_loops else 0
@@ -308,7 +312,7 @@ class _Task:
             codes[side] = encode_table(self.arrows[f"synthetic_{side}"], {c.name: _codec(c) for c in table.modelled})
         side_of = {"left": relation.left, "right": relation.right}
         named = {s: {n: codes[s][a.column] for n, a in side_of[s]} for s in side_of}
-        shape = {}
+        shape: dict[str, int] = {}
         for side in ("left", "right"):
             table = plan.table["left" if self.selfish else side]
             shape |= {n: _codec(table.column[a.column]).size for n, a in side_of[side]}

@@ -22,7 +22,7 @@ from dpweave.tables.base import (
 )
 from tests.windows import ArrayWindow
 
-MODELS = ("independent", "mst", "aim", "auto", "external")
+MODELS = ("independent", "mst", "aim", "woven", "auto", "external")
 SPENDING = tuple(name for name in MODELS if name != "external")
 
 

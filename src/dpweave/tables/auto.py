@@ -5,17 +5,23 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from dpweave.schema.domain import parse_degree
 from dpweave.tables.base import Registration, Structure, table_model
-from dpweave.tables.graphical.table import restore
+from dpweave.tables.base import restore as restore_by_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from dpweave.privacy.window import Window
+    import numpy as np
+    import numpy.typing as npt
+
+    from dpweave.privacy.window import Columns, FloatArray, IntArray, Window
     from dpweave.tables.base import FittedTable
 
+FAINT = 0.01
+"""Pair noise, as a share of the rows, above which tables with degree columns come out better woven than by AIM."""
 WIDE = 40
 """More modelled columns than this make AIM's rounds slow: it looks at every pair in each."""
 
@@ -39,6 +45,11 @@ def choose(shape: Mapping[str, int], rho: float, rows_hint: float | None, l2: fl
                 f"independent, because the noise of the smallest pairs would add up to {noise:.0f} counts over "
                 f"{rows_hint:.0f} rows."
             )
+        if noise > FAINT * rows_hint and any(parse_degree(column) for column in shape):
+            return (
+                "woven",
+                "woven, because how degrees depend on other columns is faint at this budget and must be shrunk.",
+            )
     if len(sizes) > WIDE:
         return "mst", f"mst, because {len(sizes)} columns are too many to choose marginals round by round."
     return "aim", f"aim, because {len(sizes)} columns are few enough to choose marginals round by round."
@@ -49,6 +60,32 @@ def pair_noise(sizes: list[int], rho: float, l2: float) -> float:
     cells = min(a * b for a, b in combinations(sizes[:2], 2))
     sigma = l2 * math.sqrt((len(sizes) - 1) / (2 * rho))
     return math.sqrt(2 / math.pi) * sigma * cells
+
+
+@dataclass(frozen=True)
+class ChosenTable:
+    """A fitted table that remembers which mechanism was chosen for it."""
+
+    mechanism: str
+    table: FittedTable
+
+    @property
+    def rows(self) -> float:
+        """Estimated number of rows."""
+        return self.table.rows
+
+    def marginal(self, columns: Columns) -> FloatArray:
+        """Expected counts over ``columns``."""
+        return self.table.marginal(columns)
+
+    def sample(self, rows: int, rng: np.random.Generator) -> dict[str, IntArray]:
+        """Codes of ``rows`` rows."""
+        return self.table.sample(rows, rng)
+
+    def state(self) -> tuple[dict[str, object], dict[str, npt.NDArray[Any]]]:
+        """What :func:`restore` needs."""
+        state, arrays = self.table.state()
+        return {"mechanism": self.mechanism, "state": state}, arrays
 
 
 @dataclass(frozen=True)
@@ -65,11 +102,19 @@ class Auto:
         rows: float | None,
         structure: Structure,
         progress: Callable[[str, float], None],
-    ) -> FittedTable:
+    ) -> ChosenTable:
         """Choose, then fit."""
         l2 = max((window.l2((column,)) for column in window.shape), default=1.0)
         chosen, _ = choose(window.shape, max(rho, math.ulp(0.0)), rows, l2)
-        return table_model(chosen).fit(window, rho=rho, rows=rows, structure=structure, progress=progress)
+        if chosen == "woven" and (structure.zeros or structure.dependencies):
+            chosen = "aim"  # which keeps them
+        fitted = table_model(chosen).fit(window, rho=rho, rows=rows, structure=structure, progress=progress)
+        return ChosenTable(chosen, fitted)
+
+
+def restore(state: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> FittedTable:
+    """Rebuild a table by the mechanism that was chosen for it."""
+    return restore_by_name(state["mechanism"], state["state"], arrays)
 
 
 REGISTRATION = Registration(make=Auto, restore=restore)
