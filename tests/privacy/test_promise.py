@@ -73,6 +73,12 @@ def test_owning_keys_that_run_in_a_circle():
         )
 
 
+@pytest.mark.parametrize("name", ["#orders.user", "?user", "#"])
+def test_names_of_derived_columns_are_taken(name):
+    with pytest.raises(PlanError, match="marks derived columns"):
+        make_promise({"users": ((name,), {})}, protect=("users",))
+
+
 def test_a_protected_table_needs_a_primary_key():
     with pytest.raises(PlanError, match="'users' has no primary key"):
         Promise(Database((Table("users", (Column("x", Type("integer")),)),)), ("users",))

@@ -79,6 +79,11 @@ class Promise:
                         f"so copying it would publish private keys; make {name!r} private or {key.target!r} public"
                     )
             return
+        for column in table.columns:
+            if column.name.startswith(("#", "?")):
+                raise PlanError(
+                    f"column {column.name!r} of {name!r} begins with a sign that marks derived columns; rename it in the source"
+                )
         if name not in self.protected:
             self._check_chain(name)
         for key in table.foreign_keys:
