@@ -6,12 +6,13 @@ import base64
 import json
 import os
 import shutil
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dpweave.report.evaluation import evaluate
+from dpweave.report.evaluation import STAMP, evaluate
 from dpweave.report.html import report
 from tests.report.test_html import SECTIONS
 from tests.report.worlds import model, shop, shop_plan
@@ -193,3 +194,8 @@ def test_it_prints(browser: Any, page: Path, artifacts: Path) -> None:
     assert made.startswith(b"%PDF")
     assert len(made) > 20_000
     (artifacts / f"{page.stem}.pdf").write_bytes(made)
+    if page.stem == "evaluation" and shutil.which("pdftotext"):
+        words = subprocess.run(["pdftotext", "-", "-"], input=made, capture_output=True, check=True).stdout.decode()
+        sheets = words.rstrip("\f").split("\f")
+        assert len(sheets) > 1
+        assert all(STAMP in sheet.replace("\n", " ") for sheet in sheets)

@@ -205,8 +205,9 @@ def _busiest(weight: FloatArray) -> list[int]:
 
 
 def _heat_map(title: str, excess: FloatArray, rows: Sequence[str], columns: Sequence[str], most: float) -> str:
-    left, foot, width = 84.0, 62.0, 300.0
-    cell = min((width - left) / len(columns), 26.0)
+    left, foot = 84.0, 62.0
+    cell = min(216.0 / len(columns), 28.0)
+    width = max(left + len(columns) * cell + 4, 150.0)
     tall = max(min(cell, 22.0), 13.0)
     parts = []
     for i, j in np.ndindex(excess.shape):
@@ -231,7 +232,7 @@ def _heat_map(title: str, excess: FloatArray, rows: Sequence[str], columns: Sequ
         )
     row, column = divmod(int(np.argmax(excess)), excess.shape[1])
     words = f"Most above independence: {rows[row]} with {columns[column]}, {100 * float(excess[row, column]):+.2g} percentage points of all links."
-    return svg(width, bottom + foot, title, words, "".join(parts))
+    return f'<div style="max-width:{1.1 * width:.0f}px">{svg(width, bottom + foot, title, words, "".join(parts))}</div>'
 
 
 # -- the schema --------------------------------------------------------------------------------------------------------

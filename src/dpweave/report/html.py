@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -88,7 +89,7 @@ def page(title: str, head: str, sections: Mapping[str, tuple[str, str]], foot: s
     """Put sections (anchor → heading, content) into a whole page. ``stamp`` is a warning above everything."""
     css = files("dpweave.report").joinpath("style.css").read_text(encoding="utf-8")
     links = "".join(f'<li><a href="#{anchor}">{escape(name)}</a></li>' for anchor, (name, _) in sections.items())
-    warning = "" if stamp is None else f'<div class="stamp repeat-stamp" role="alert">{escape(stamp)}</div>'
+    warning = "" if stamp is None else f'<div class="stamp" role="alert">{escape(stamp)}</div>'
     again = "" if stamp is None else f'<p class="bad"><strong>{escape(stamp)}</strong></p>'
     body = "".join(
         f'<section id="{anchor}" aria-labelledby="{anchor}-h"><h2 id="{anchor}-h">{escape(name)}</h2>{again}{content}</section>'
@@ -100,13 +101,21 @@ def page(title: str, head: str, sections: Mapping[str, tuple[str, str]], foot: s
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="referrer" content="no-referrer"><meta name="color-scheme" content="light dark">'
         '<link rel="icon" href="data:,">'
-        f"<title>{escape(title)}</title><style>{css}</style></head><body>"
+        f"<title>{escape(title)}</title><style>{css}{_on_paper(stamp)}</style></head><body>"
         f'<a class="skip" href="#content">Skip to the content</a>{warning}'
         f'<header class="top"><div class="wrap">{head}</div></header>'
         f'<nav class="contents" aria-label="Contents"><div class="wrap"><ul>{links}</ul></div></nav>'
         f'<main id="content" class="wrap">{body}</main>'
         f'<footer><div class="wrap">{foot}</div></footer></body></html>\n'
     )
+
+
+def _on_paper(stamp: str | None) -> str:
+    """Repeat a warning on every printed sheet."""
+    if stamp is None:
+        return ""
+    words = re.sub(r"[^\w .,:;()-]", " ", stamp)
+    return f'@page {{ margin: 18mm 14mm; @top-center {{ content: "{words}"; color: #b3261e; font: 700 9pt sans-serif; }} }}'
 
 
 def table(
@@ -360,7 +369,10 @@ def _relations(found: Fidelity) -> str:
         "The left map is what was measured, noise included; the right one is the copy.</p>"
     )
     rows = [
-        (r.name, r.role, r.kind, VERDICTS[r.verdict][1], sum(p.stands_out for p in r.pairs), len(r.pairs))
+        (
+            *(r.name, r.role, r.kind, VERDICTS[r.verdict][1]),
+            *((sum(p.stands_out for p in r.pairs), len(r.pairs)) if r.shown_at is None else ("–", f"see {r.shown_at}")),
+        )
         for r in found.relations
     ]
     each = max(1, min(MOST_HEAT_MAPS, MOST_HEAT_MAPS_IN_ALL // len(found.relations)))
@@ -446,7 +458,7 @@ def _pair(p: Pair) -> str:
     )
     return (
         f'<figure><div class="head"><h4>{escape(p.left)} × {escape(p.right)}</h4></div>'
-        f'<div style="display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,200px),1fr));gap:.6rem">'
+        f'<div class="maps">'
         f'<div><span class="unit">measured</span>{measured}</div><div><span class="unit">copy</span>{copy}</div></div>'
         f"<figcaption>{verdict} Full colour is ±{100 * most:.2g} points of all links; noise is ±{200 * p.noise:.2g} (2 σ).{drawn}</figcaption></figure>"
     )

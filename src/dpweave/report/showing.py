@@ -209,10 +209,22 @@ def _association(e: Evaluation) -> str:
 
 
 def _scores(e: Evaluation) -> str:
-    rows = [(s.name, s.where, "; ".join(f"{n} {number(v)}" for n, v in s.value.items()), s.meaning) for s in e.scores]
-    made = html.table("NOT PRIVATE. Further figures", ["figure", "where", "value", "meaning"], rows) if rows else ""
+    heads = list(dict.fromkeys(n for s in e.scores for n in s.value))
+    rows = [(s.name, s.where, *(number(s.value.get(n)) for n in heads)) for s in e.scores]
+    made = ""
+    if rows:
+        made = html.table(
+            "NOT PRIVATE. Further figures", ["figure", "where", *heads], rows, numeric=range(2, len(heads) + 2)
+        )
+    words = "".join(
+        f"<dt>{escape(n)}</dt><dd>{escape(m)}</dd>" for n, m in {s.name: s.meaning for s in e.scores}.items()
+    )
     notes = "".join(f"<li>{escape(n)}</li>" for n in e.notes)
-    return f'<div class="card">{made}' + (f'<ul class="plain">{notes}</ul>' if notes else "") + "</div>"
+    return (
+        f'<div class="card">{made}<dl class="words">{words}</dl>'
+        + (f'<ul class="plain">{notes}</ul>' if notes else "")
+        + "</div>"
+    )
 
 
 def _rivals() -> str:
