@@ -49,21 +49,10 @@ def test_a_draft_knows_who_owns_what(plan):
     assert plan.table["staff"].column["note"].domain == Opaque()
 
 
-def test_a_draft_reads_no_row(tmp_path):
-    frames = {"t": pa.table({"id": [1, 2, 3], "x": [7, 8, 9]})}
-    drafted = [
-        dw.Plan.draft(f, protect=["t"]).to_toml() if _has_key(f) else None
-        for f in (frames, {"t": frames["t"].slice(0, 0)})
-    ]
+def test_a_draft_reads_no_row():
+    full = pa.table({"id": [1, 2, 3], "x": [7, 8, 9], "word": ["a", "b", "c"]})
+    drafted = [dw.Plan.draft({"t": frame}, protect=["t"]).to_toml() for frame in (full, full.slice(0, 0))]
     assert drafted[0] == drafted[1]
-
-
-def _has_key(frames) -> bool:
-    try:
-        dw.Plan.draft(frames, protect=["t"])
-    except PlanError:
-        return False
-    return True
 
 
 def test_toml_without_loss(plan, tmp_path):
@@ -136,7 +125,10 @@ def test_a_range_becomes_even_bins(plan):
             lambda d: d["tables"]["orders"]["columns"]["total"].update(domain={"low": "a", "high": "b"}),
             "tables.orders.columns.total",
         ),
-        (lambda d: d["tables"]["orders"]["columns"]["total"].update(domain=["a"]), "columns.total: its domain does not fit the type decimal"),
+        (
+            lambda d: d["tables"]["orders"]["columns"]["total"].update(domain=["a"]),
+            "columns.total: its domain does not fit the type decimal",
+        ),
         (lambda d: d["tables"]["orders"]["columns"]["total"].update(type="money"), "no column type 'money'"),
         (lambda d: d["tables"]["orders"]["columns"]["total"].pop("type"), "lacks 'type'"),
         (
