@@ -223,7 +223,7 @@ def _heat_map(title: str, excess: FloatArray, rows: Sequence[str], columns: Sequ
     parts.append(f'<rect class="cell" x="{left}" y="0" width="{len(columns) * cell:.1f}" height="{bottom:.1f}"/>')
     for i, word in enumerate(rows):
         parts.append(
-            f'<text x="{left - 5}" y="{i * tall + tall / 2 + 4:.1f}" text-anchor="end">{escape(clipped(word, 13))}</text>'
+            f'<text x="{left - 5}" y="{i * tall + tall / 2 + 4:.1f}" text-anchor="end">{escape(clipped(word, 12))}</text>'
         )
     for j, word in enumerate(columns):
         x = left + (j + 0.5) * cell + 4

@@ -63,7 +63,7 @@ def evaluation_text(e: Evaluation) -> str:
     lines += _block(
         "degrees: Kolmogorov-Smirnov distance, rows per target / share linked",
         [SHORT[r] for r in RIVALS[:3]],
-        [(d.where, [f"{number(d.target[r])}/{number(d.own[r])}" for r in RIVALS[:3]]) for d in e.degrees],
+        [(d.where, [f"{d.target[r]:.3f}/{d.own[r]:.3f}" for r in RIVALS[:3]]) for d in e.degrees],
     )
     lines += _block(
         "association that survives: 1 all of it, 0 random wiring",
@@ -169,7 +169,7 @@ def _degrees(e: Evaluation) -> str:
             d.where,
             number(d.real_mean),
             number(d.synthetic_mean),
-            *(f"{number(d.target[r])} / {number(d.own[r])}" for r in RIVALS[:3]),
+            *(f"{d.target[r]:.3f} / {d.own[r]:.3f}" for r in RIVALS[:3]),
         )
         for d in e.degrees
     ]
