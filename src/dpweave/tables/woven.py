@@ -22,6 +22,7 @@ from dpweave.links.degrees import Degrees, match_total
 from dpweave.links.map import MAP
 from dpweave.privacy.window import Columns, FloatArray, IntArray, NoisyMarginal
 from dpweave.tables.base import Purse, Registration, Structure
+from dpweave.tables.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
     from dpweave.privacy.window import Window
 
+COUNT = 0.02
+"""Share of rho for the number of rows, where nobody measured it before."""
 SINGLES = 0.4
 """Share of rho for the columns' own distributions."""
 LEARNER = MAP(2)
@@ -77,14 +80,15 @@ class WovenTable:
         every = [("single", s) for s in self.singles] + [(str(i), p) for i, ps in enumerate(self.pairs) for p in ps]
         parts = [{"of": of, "columns": list(m.columns), "sigma": m.sigma} for of, m in every]
         state: dict[str, object] = {"shape": dict(self.shape), "rows": self.rows, "parts": parts}
-        return state, {str(i): m.counts for i, (_, m) in enumerate(every)}
+        return state, {str(i): m.counts.ravel() for i, (_, m) in enumerate(every)}
 
 
 def restore(state: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> WovenTable:
     """Invert :meth:`WovenTable.state`."""
     found: dict[str, list[NoisyMarginal]] = {}
     for i, part in enumerate(state["parts"]):
-        found.setdefault(part["of"], []).append(NoisyMarginal(tuple(part["columns"]), arrays[str(i)], part["sigma"]))
+        counts = arrays[str(i)].reshape([state["shape"][c] for c in part["columns"]])
+        found.setdefault(part["of"], []).append(NoisyMarginal(tuple(part["columns"]), counts, part["sigma"]))
     singles = tuple(found.get("single", ()))
     pairs = tuple(tuple(found.get(str(i), ())) for i in range(len(singles)))
     return WovenTable(state["shape"], state["rows"], singles, pairs)
@@ -110,29 +114,31 @@ class Woven:
         The L1 noise of n cells at cost ρ grows as :math:`n / \sqrt\rho`; a sum of such terms is least for shares
         proportional to :math:`n^{2/3}`.
         """
-        structure.check(window.shape)
+        Session(window, rho=rho, rows=rows, structure=structure)  # its checks: budget, sizes, contradictions
         if structure.zeros or structure.dependencies:
             raise PlanError("the mechanism 'woven' keeps no structural zeros or dependencies; use 'aim' or 'mst'")
         columns = sorted((c for c, n in window.shape.items() if n > 1), key=lambda c: window.shape[c])
         purse = Purse(rho)
+        size = rows
+        if size is None and columns:
+            (total,) = window.measure([()], rho=purse.take(COUNT * rho))
+            size = max(float(total.counts), 0.0)
         weights = np.array([window.shape[c] ** (2 / 3) for c in columns])
-        if not columns:
+        if size is None or not columns:
             (total,) = window.measure([()], rho=purse.rest())
-            return WovenTable(dict(window.shape), max(float(total.counts), 0.0), (), ())
+            progress("woven", 1.0)
+            return WovenTable(dict(window.shape), max(float(total.counts), 0.0) if rows is None else rows, (), ())
         first = purse.rest() if len(columns) == 1 else purse.take(SINGLES * rho)
         singles = window.measure([(c,) for c in columns], rho=first, weights=weights.tolist())
-        size = _size(singles) if rows is None else rows
+        pool = purse.left
         rng = np.random.default_rng(0)
         table = max(round(size), 1)
         made = {columns[0]: _drawn(singles[0], table, rng)}
         pairs: list[tuple[NoisyMarginal, ...]] = [()]
         for i, column in enumerate(columns[1:], start=1):
             progress(f"weaving {column}", i / len(columns))
-            share = (
-                purse.rest()
-                if i == len(columns) - 1
-                else purse.take((1 - SINGLES) * rho * weights[i] / weights[1:].sum())
-            )
+            last = i == len(columns) - 1
+            share = purse.rest() if last else purse.take(pool * weights[i] / weights[1:].sum())
             problem = _problem(made, column, window.shape, rows=table, seen=float(table))
             counts = _spread(singles[i], table, rng)
             learned = LEARNER.learn(
@@ -140,13 +146,8 @@ class Woven:
             )
             made[column] = _values(learned.pairs, table)
             pairs.append(learned.measured)
+        progress("woven", 1.0)
         return WovenTable(dict(window.shape), float(size), singles, tuple(pairs))
-
-
-def _size(singles: tuple[NoisyMarginal, ...]) -> float:
-    """Number of rows from the totals of one-way marginals, by inverse variance."""
-    weights = np.array([1 / (m.sigma**2 * m.counts.size) for m in singles])
-    return max(float(np.average([float(m.counts.sum()) for m in singles], weights=weights)), 0.0)
 
 
 def _spread(single: NoisyMarginal, rows: int, rng: np.random.Generator) -> IntArray:
