@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from dpweave.budget import Allocation, Task, allocate, is_category, link_task, relation_model
 from dpweave.errors import UsageError
+from dpweave.links.evidence import describe
 from dpweave.model import Model, degree_counts
 from dpweave.privacy.accounting import Budget
 from dpweave.privacy.curator import Curator
@@ -69,8 +70,8 @@ def fit(
         sizes = _measure_sizes(curator, allocation, report)
         tables, mechanisms = _fit_tables(curator, plan, allocation, sizes, report)
         fabric = Fabric(plan, sizes, tables, public, degree_counts(plan, curator.release))
-        _learn_links(curator, fabric, allocation, report)
-        certificate = certify(plan.promise, book, delta=delta, insecure=curator.insecure)
+        found = _learn_links(curator, fabric, allocation, report)
+        certificate = certify(plan.promise, book, delta=delta, insecure=curator.insecure, evidence=found)
     return Model(fabric, certificate, curator.release, mechanisms)
 
 
@@ -174,11 +175,13 @@ def _fit_tables(
     return fitted, mechanisms
 
 
-def _learn_links(curator: Curator, fabric: Fabric, allocation: Allocation, report: Progress) -> None:
-    """Weave a first database, learning each relation when its turn comes; what was measured stays in the release."""
+def _learn_links(curator: Curator, fabric: Fabric, allocation: Allocation, report: Progress) -> list[dict[str, object]]:
+    """Weave a first database, learning each relation when its turn comes; what was measured stays in the release.
+
+    Returns what the noisy counts say about each relation.
+    """
     shares = {task.name: rho for task, rho in allocation.tasks.items() if task.group == "links"}
-    if not shares:
-        return
+    found: list[dict[str, object]] = []
 
     def learn(relation: Relation, problem: LinkProblem, degrees: Degrees, rng: np.random.Generator) -> IntArray | None:
         name = link_task(relation).name
@@ -188,6 +191,14 @@ def _learn_links(curator: Curator, fabric: Fabric, allocation: Allocation, repor
         model = relation_model(fabric.plan, relation)
         with report.step(f"learn links {relation.table}.{relation.key}"):
             result = model.learn(window, problem, rho=shares[name], rng=rng, progress=report.inside, degrees=degrees)
+        found.append(
+            {
+                "relation": f"{relation.table}.{relation.key}",
+                **describe(problem, result.measured, degrees=degrees, rng=rng),
+            }
+        )
         return result.pairs
 
-    Weaver(fabric, linker=learn, scale=1.0, seed=0).wire()
+    if shares:
+        Weaver(fabric, linker=learn, scale=1.0, seed=0).wire()
+    return found

@@ -95,3 +95,15 @@ def verdict(found: Sequence[Evidence]) -> str:
         more = f" and {len(strong) - 3} more" if len(strong) > 3 else ""
         return f"the data support correlation across this relation, clearest in {named}{more}"
     return "no correlation across this relation stands out of the noise; links are as good as independent"
+
+
+def describe(
+    problem: LinkProblem, measured: Sequence[NoisyMarginal], *, degrees: Degrees = UNKNOWN, rng: np.random.Generator
+) -> dict[str, object]:
+    """Return the verdict on a relation with the figures behind it, as plain values."""
+    found = evidence(problem, measured, degrees=degrees, rng=rng) if measured else ()
+    parts = [
+        {"columns": list(e.columns), "signal": round(e.signal, 4), "score": round(e.score, 2), "verdict": e.verdict}
+        for e in found
+    ]
+    return {"verdict": verdict(found), "components": parts}

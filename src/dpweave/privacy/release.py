@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dpweave.privacy.accounting import Cost, epsilon_of_rho, subtract
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from dpweave.privacy.ledger import Ledger
     from dpweave.privacy.promise import Promise
@@ -97,6 +97,8 @@ class Certificate:
     insecure: bool = False
     external: tuple[Mapping[str, Any], ...] = ()
     caveats: tuple[str, ...] = ()
+    evidence: tuple[Mapping[str, Any], ...] = ()
+    """Per learned relation: did the noisy counts support correlation, or is its wiring as good as independent?"""
 
     def to_json(self) -> str:
         """Return the certificate as JSON."""
@@ -108,7 +110,7 @@ class Certificate:
         data = json.loads(text)
         data["tables"] = tuple(Guarantee(**g) for g in data["tables"])
         data["bounds"] = tuple((t, k, b) for t, k, b in data["bounds"])
-        for name in ("events", "external", "caveats"):
+        for name in ("events", "external", "caveats", "evidence"):
             data[name] = tuple(data[name])
         return cls(**data)
 
@@ -120,6 +122,7 @@ class Certificate:
         ]
         lines += [f"  {g.table}: rho {g.rho:.6g}, epsilon {g.epsilon:.6g} at delta {g.delta:.3g}" for g in self.tables]
         lines += [f"  note: {c}" for c in self.caveats]
+        lines += [f"  {e['relation']}: {e['verdict']}" for e in self.evidence]
         return "\n".join(lines)
 
 
@@ -134,7 +137,9 @@ def guarantees(spent: Cost, tables: tuple[str, ...], *, delta: float) -> tuple[G
     return tuple(out)
 
 
-def certify(promise: Promise, ledger: Ledger, *, delta: float, insecure: bool) -> Certificate:
+def certify(
+    promise: Promise, ledger: Ledger, *, delta: float, insecure: bool, evidence: Sequence[Mapping[str, Any]] = ()
+) -> Certificate:
     """State what a run has promised, from what its ledger was charged."""
     columns = guarantees(ledger.spent, promise.protected, delta=delta)
     owned = {u: {t: promise.owned_rows(u, t) for t in promise.private} for u in promise.protected}
@@ -157,4 +162,5 @@ def certify(promise: Promise, ledger: Ledger, *, delta: float, insecure: bool) -
         database=ledger.database,
         run=ledger.run,
         insecure=insecure,
+        evidence=tuple(evidence),
     )
