@@ -20,7 +20,7 @@ from dpweave.plan import KeyPlan, Plan, TablePlan
 from dpweave.report import evaluation
 from dpweave.report.coding import encode
 from dpweave.report.evaluation import STAMP, Evaluation, crossings, evaluate, resolved
-from dpweave.report.learners import closest, entities, features, told_apart
+from dpweave.report.learners import closest, entities, features, sdmetrics_metadata, told_apart
 from dpweave.report.rivals import (
     RANDOM,
     RESAMPLED,
@@ -382,3 +382,25 @@ def test_random_wiring_of_movielens_has_the_published_error() -> None:
     assert errors.mean[SYNTHETIC] == 0.0
     assert 11 < errors.mean[RANDOM] < 13
     assert 28 < errors.worst[RANDOM] < 32
+
+
+# -- SDMetrics ---------------------------------------------------------------------------------------------------------
+
+
+def test_sdmetrics_is_asked_where_it_is_installed(found: Evaluation) -> None:
+    pytest.importorskip("sdmetrics", reason="sdmetrics is not installed; it comes with dpweave[evaluate]")
+    scores = {s.name: s.value[SYNTHETIC] for s in found.scores if s.name.startswith("SDMetrics")}
+    assert 0.5 < scores["SDMetrics, overall"] <= 1
+    assert "SDMetrics, Column Shapes" in scores
+    assert any("SDMetrics cannot hold the key staff.boss" in n for n in found.notes)
+
+
+def test_sdmetrics_metadata_names_what_it_can_hold() -> None:
+    plan = shop_plan()
+    metadata, notes = sdmetrics_metadata(plan, ["customers", "orders", "friends", "staff"])
+    assert metadata["tables"]["customers"]["primary_key"] == "id"
+    assert metadata["tables"]["customers"]["columns"]["age"] == {"sdtype": "numerical"}
+    assert metadata["tables"]["customers"]["columns"]["name"] == {"sdtype": "id"}
+    assert metadata["tables"]["orders"]["columns"]["placed"] == {"sdtype": "datetime"}
+    assert {r["child_foreign_key"] for r in metadata["relationships"]} == {"customer", "a", "b"}
+    assert len(notes) == 1

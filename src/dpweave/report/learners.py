@@ -249,16 +249,16 @@ def sdmetrics_quality(
     plan: Plan, real: Mapping[str, pa.Table], db: Mapping[str, pa.Table]
 ) -> tuple[list[Score], list[str]]:
     """The multi-table quality report of SDMetrics, which knows keys of one column only."""
-    from sdmetrics.reports.multi_table import QualityReport
-
     rows = sum(t.num_rows for t in real.values())
     if rows > MOST_SDMETRICS_ROWS:
         return [], [f"the SDMetrics quality report was left out: {rows:,} rows are more than {MOST_SDMETRICS_ROWS:,}"]
     names = [n for n in plan.database.names if n not in plan.public]
     metadata, notes = sdmetrics_metadata(plan, names)
-    made = QualityReport()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        from sdmetrics.reports import QualityReport
+
+        made = QualityReport()
         frames = [{n: _frame(plan, t[n], n) for n in names} for t in (real, db)]
         made.generate(frames[0], frames[1], metadata, verbose=False)
         found = {"overall": made.get_score()} | {
