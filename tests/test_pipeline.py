@@ -15,6 +15,8 @@ from dpweave.plan import Plan
 from dpweave.privacy.ledger import read, set_cap
 from dpweave.schema.domain import Categories, Opaque
 
+pytestmark = pytest.mark.slow
+
 SECRET = "Zyx-4711-secret"
 
 DDL = f"""
