@@ -89,7 +89,7 @@ def test_learned_domains_carry_their_price(said):
         "people is declared to have 200 rows",
         "can own 60 rows of visits",
         "visits.day has 5,000 cells",
-        "3 domains are learned",
+        "2 domains are learned",
     ],
 )
 def test_warnings_say_what_is_tiny_generous_huge_and_learned(said, words):

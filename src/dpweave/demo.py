@@ -232,7 +232,7 @@ def shop_plan(path: Path) -> Plan:
 
 
 def _bounded(key: KeyPlan, bound: int | None) -> KeyPlan:
-    """Declare a bound; where rows are owned, also that no more than so many occur, so that this need not be learned."""
+    """Declare a bound; where rows are owned, also that no more than so many occur."""
     if bound is None:
         return key
     return replace(key, max_degree=bound, degree_cap=bound if key.role == "owning" else None)

@@ -140,7 +140,7 @@ def _key(table: str, plan: KeyPlan) -> tuple[str, ...]:
             return (
                 f"Rows of {table} belong to the row of {target} they lead to; per row of {target} at most max_degree are "
                 "counted and the others left out. A lower bound means less noise. How many there are is measured without it; "
-                "degree_cap = N declares the most that can occur, so that it need not be learned.",
+                "degree_cap = N declares the most that can occur, which saves noise.",
             )
         case "linking":
             return (f"A link between units: at most max_degree rows of {table} keep theirs per row of {target}.",)

@@ -89,7 +89,7 @@ class Learned:
 
     column: str
     kind: str
-    """``categories``, ``bins``, or ``degrees``: the largest number of rows that one row owns."""
+    """``categories``, ``bins``, or ``degrees``: how many rows one row owns."""
     rho: float
     delta: float
     sigma: float
@@ -354,9 +354,13 @@ def _find_warnings(
                 and column.domain.cells > MANY_CELLS
             ):
                 yield f"{table.name}.{column.name} has {column.domain.cells:,} cells, each with its noise; use fewer"
-    if len(learned) > 1:
-        part = max(sum(s.share for s in budget if s.group == "domains" and unit in s.touches) for unit in plan.protect)
-        yield f"{len(learned)} domains are learned and take {part:.0%} of the budget; declare those you know to save it"
+    declarable = [item for item in learned if item.kind != "degrees"]
+    if len(declarable) > 1:
+        part = max(
+            sum(s.share for s in budget if s.group == "domains" and unit in s.touches and not parse_degree(s.item))
+            for unit in plan.protect
+        )
+        yield f"{len(declarable)} domains are learned and take {part:.0%} of the budget; declare those you know to save it"
 
 
 # -- saying it ---------------------------------------------------------------------------------------------------------
@@ -476,7 +480,7 @@ def _learned(e: Explanation) -> str:
         price = {
             "categories": f"a category needs about {threshold or 0:,} rows to be kept, rarer ones become 'other'",
             "bins": f"bins from quantiles with noise of ± {sigma} rows",
-            "degrees": f"the largest number, from counts with noise of ± {sigma} rows",
+            "degrees": f"how many there are, from counts with noise of ± {sigma} rows",
         }[kind]
         lines.append(_wrap(f"{', '.join(columns)}: {price}", first="  ", rest="    "))
     return "\n".join(lines)
