@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, time
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpweave import demo
@@ -54,12 +54,14 @@ def test_domains_of_every_type_come_back(kind, domain):
     assert Plan.from_toml(plan_text(plan, comments(plan))) == plan
 
 
+@settings(deadline=None)
 @given(st.text(min_size=1, max_size=12).filter(lambda n: n != "id" and n.isprintable()))
 def test_any_printable_name_comes_back(name):
     plan = one_column("int64", Bins((0, 1, 2)), name=name)
     assert Plan.from_toml(plan_text(plan)) == plan
 
 
+@settings(deadline=None)
 @given(st.integers(-(10**6), 10**6), st.integers(1, 10**6), st.integers(1, 60))
 def test_bins_of_equal_width_are_written_short_and_come_back(low, width, bins):
     plan = one_column("int64", even_bins(Type("integer"), low, low + width, bins))
