@@ -58,30 +58,25 @@ def word(domain: Any, value: Any) -> Any:
 def rows_seen(
     plan: Plan, tables: dict[str, pa.Table], base: str, attributes: list[tuple[tuple[str, ...], str]]
 ) -> list[tuple[Any, ...]]:
-    """Join by nested look-ups in Python."""
+    """Join row by row in Python."""
     held = {n: t.to_pylist() for n, t in tables.items()}
+    at: dict[str, dict[tuple[Any, ...], dict[str, Any]]] = {}
+    for table in plan.database:
+        at[table.name] = {tuple(r[c] for c in table.primary_key): r for r in held[table.name]}
     out = []
     for row in held[base]:
         cells = []
         for path, name in attributes:
-            here, table = row, base
+            here: dict[str, Any] | None = row
+            table_name = base
             for step in path:
-                key = plan.database[table].key[step]
-                wanted = [here[c] for c in key.columns]
-                here = next(
-                    (
-                        r
-                        for r in held[key.target]
-                        if None not in wanted and [r[c] for c in key.target_columns] == wanted
-                    ),
-                    None,
-                )
-                table = key.target
-                if here is None:
-                    break
+                key = plan.database[table_name].key[step]
+                assert key.target_columns == plan.database[key.target].primary_key
+                here = None if here is None else at[key.target].get(tuple(here[c] for c in key.columns))
+                table_name = key.target
             if here is None:
                 break
-            cells.append(word(plan.table[table].column[name].domain, here[name]))
+            cells.append(word(plan.table[table_name].column[name].domain, here[name]))
         else:
             out.append(tuple(cells))
     return out

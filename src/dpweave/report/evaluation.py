@@ -20,7 +20,6 @@ from dpweave.report import measures
 from dpweave.report.coding import CodedDatabase, encode
 from dpweave.report.rivals import (
     INDEPENDENT,
-    MEANING,
     RANDOM,
     RESAMPLED,
     SHUFFLED,
@@ -536,6 +535,3 @@ def _name(real: CodedDatabase, base: str, attribute: Attribute) -> str:
     from dpweave.schema.graph import KeyGraph
 
     return f"{KeyGraph(real.schema).walk(base, attribute.path)}.{attribute.column}"
-
-
-__all__ = ["MEANING", "STAMP", "Evaluation", "evaluate"]

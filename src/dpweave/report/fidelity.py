@@ -7,7 +7,7 @@ further cells carries noise of scale :math:`\sigma\sqrt{c}`. Noises of different
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -265,8 +265,6 @@ class Fidelity:
     tables: tuple[TableView, ...]
     relations: tuple[RelationView, ...]
     checks: tuple[Check, ...]
-    missing: tuple[str, ...] = field(default=())
-    """What could not be shown, and why."""
 
 
 def fidelity(model: Model, db: Mapping[str, pa.Table]) -> Fidelity:
