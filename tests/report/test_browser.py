@@ -81,6 +81,7 @@ def look(browser: Any, page: Path, *, width: int, dark: bool) -> None:
     )
     scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "screen", "features": scheme})
+    browser.get("about:blank")  # whatever the browser's own first page still does ends here
     browser.get_log("browser")
     browser.get_log("performance")
     browser.get(page.resolve().as_uri())
@@ -88,7 +89,8 @@ def look(browser: Any, page: Path, *, width: int, dark: bool) -> None:
 
 def requests(browser: Any) -> list[str]:
     messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    return [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+    sent = [m["params"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+    return [p["request"]["url"] for p in sent if not p["documentURL"].startswith(("chrome:", "about:"))]
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

@@ -11,7 +11,7 @@ import pytest
 from dpweave.model import release_to_dict
 from dpweave.privacy.release import Measured, Release
 from dpweave.privacy.window import NoisyMarginal
-from dpweave.report.fidelity import Estimate, combined, evidence, excess, fidelity, noise_moments, summed
+from dpweave.report.fidelity import Distribution, Estimate, combined, evidence, excess, fidelity, noise_moments, summed
 from dpweave.schema.domain import Attribute, Bins, View
 from tests.report.worlds import model, shop, shop_plan
 
@@ -232,3 +232,34 @@ def test_an_empty_copy_is_shown_all_the_same() -> None:
     assert all(t.rows == 0 for t in found.tables if t.role != "public")
     assert all(c.passed for c in found.checks)
     assert shop_plan().database.names == tuple(t.name for t in found.tables)
+
+
+@pytest.mark.parametrize("size_sigma", [5.0, 200.0, float("inf")])
+def test_the_band_is_two_standard_deviations_of_a_share(size_sigma: float) -> None:
+    """By simulation, whichever way the number of rows is known: well, badly, or from the cells alone."""
+    rng = np.random.default_rng(0)
+    truth = np.array([800.0, 150, 50])
+    shares, bands = [], []
+    for _ in range(6000):
+        total = 1000 + rng.normal(0, size_sigma) if np.isfinite(size_sigma) else None
+        d = Distribution(
+            "c",
+            "text",
+            ("a", "b", "c"),
+            False,
+            np.array([8, 1, 1]),
+            Estimate(truth + rng.normal(0, 20, 3), 20.0),
+            total,
+            size_sigma,
+        )
+        assert d.measured_shares is not None
+        shares.append(d.measured_shares)
+        bands.append(d.band)
+    assert np.mean(shares, axis=0) == pytest.approx(truth / 1000, abs=0.003)
+    assert 2 * np.std(shares, axis=0) == pytest.approx(np.mean(bands, axis=0), rel=0.05)
+
+
+def test_a_share_of_nothing_is_not_shown() -> None:
+    d = Distribution("c", "text", ("a",), False, np.array([0]), Estimate(np.array([-5.0]), 2.0), None)
+    assert d.measured_shares is None
+    assert d.agreeing == 0

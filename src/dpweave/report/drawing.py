@@ -90,7 +90,7 @@ def _top(distribution: Distribution, codes: Sequence[int]) -> float:
     shares = distribution.measured_shares
     if shares is not None:
         highest = max(highest, float(shares[codes].max(initial=0.0)))
-        highest = max(highest, min(highest + distribution.band, 1.6 * highest))
+        highest = max(highest, min(highest + float(distribution.band[codes].max(initial=0.0)), 1.6 * highest))
     return highest or 1.0
 
 
@@ -122,7 +122,7 @@ def bars(distribution: Distribution) -> str:
             f'<rect class="synthetic" x="{left}" y="{y + 4}" width="{share * scale:.1f}" height="12" rx="2"/>'
         )
         if shares is not None:
-            parts.append(_mark_across(left, y + 10, float(shares[code]), distribution.band, scale, reach))
+            parts.append(_mark_across(left, y + 10, float(shares[code]), float(distribution.band[code]), scale, reach))
         parts.append(f'<text class="faint" x="{WIDTH}" y="{y + 14}" text-anchor="end">{percent(share)}</text>')
     parts.append(f'<line class="axis" x1="{left}" y1="0" x2="{left}" y2="{len(codes) * row}"/>')
     return svg(WIDTH, max(len(codes) * row, row), distribution.name, describe(distribution), "".join(parts))
@@ -160,7 +160,7 @@ def histogram(distribution: Distribution) -> str:
         if shares is not None:
             low, high = (
                 float(np.clip(v * scale, 0, height - 1))
-                for v in (shares[code] - distribution.band, shares[code] + distribution.band)
+                for v in (shares[code] - distribution.band[code], shares[code] + distribution.band[code])
             )
             at = float(np.clip(shares[code] * scale, 0, height - 1))
             parts.append(

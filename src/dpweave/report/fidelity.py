@@ -84,7 +84,8 @@ class Distribution:
     synthetic: IntArray
     measured: Estimate | None
     total: float | None
-    """Noisy number of rows that measured shares are taken of."""
+    """Noisy number of rows, where it was measured on its own."""
+    total_sigma: float = math.inf
     open_ended: bool = False
     """Whether codes at the upper end may all be empty, as those of large degrees are."""
 
@@ -93,17 +94,39 @@ class Distribution:
         """Share of the copy's rows in each code."""
         return np.asarray(self.synthetic / max(int(self.synthetic.sum()), 1), dtype=np.float64)
 
-    @property
+    @cached_property
+    def _whole(self) -> tuple[float, float, float]:
+        """Number of rows from the size that was measured and from the cells' own sum: value, variance, weight of the sum."""
+        assert self.measured is not None
+        cells = len(self.measured.counts)
+        own = 1 / (cells * self.measured.sigma**2)
+        size = (
+            0.0 if self.total is None or not math.isfinite(self.total_sigma) else 1 / max(self.total_sigma, 1e-9) ** 2
+        )
+        value = (own * float(self.measured.counts.sum()) + size * (self.total or 0.0)) / (own + size)
+        return value, 1 / (own + size), own / (own + size)
+
+    @cached_property
     def measured_shares(self) -> FloatArray | None:
         """Noisy share of rows in each code; noise may make it negative."""
-        if self.measured is None or not self.total:
+        if self.measured is None or self._whole[0] <= 0:
             return None
-        return self.measured.counts / self.total
+        return np.asarray(self.measured.counts / self._whole[0], dtype=np.float64)
 
-    @property
-    def band(self) -> float:
-        """Two standard deviations of a measured share."""
-        return 0.0 if self.measured is None or not self.total else 2 * self.measured.sigma / self.total
+    @cached_property
+    def band(self) -> FloatArray:
+        r"""Two standard deviations of each measured share :math:`x_i / T`, to first order.
+
+        :math:`\operatorname{var} = (\sigma^2 - 2 p_i w \sigma^2 + p_i^2 \operatorname{var} T) / T^2`, where w is the weight
+        that the sum of the cells has in the total T.
+        """
+        shares = self.measured_shares
+        if self.measured is None or shares is None:
+            return np.zeros(len(self.labels))
+        whole, variance, weight = self._whole
+        p = np.clip(shares, 0.0, 1.0)
+        squares = self.measured.sigma**2 * (1 - 2 * p * weight) + p**2 * variance
+        return np.asarray(2 * np.sqrt(np.maximum(squares, 0.0)) / whole, dtype=np.float64)
 
     @property
     def agreeing(self) -> int:
@@ -325,7 +348,13 @@ def _column(model: Model, coded: CodedDatabase, table: str, column: ColumnPlan) 
         synthetic,
         None if table in model.plan.public else _one_way(model, table, column.name, codec),
         model.sizes.get(table),
+        _size_sigma(model, table),
     )
+
+
+def _size_sigma(model: Model, table: str) -> float:
+    found = next((m for m in model.release.measured if m.what == f"sizes:{table}"), None)
+    return math.inf if found is None else found.marginal.sigma
 
 
 def _one_way(model: Model, table: str, name: str, codec: Codec) -> Estimate | None:
@@ -398,6 +427,7 @@ def _degrees(model: Model, coded: CodedDatabase, table: str, key: str) -> Distri
         counts,
         estimate,
         model.sizes.get(target),
+        _size_sigma(model, target),
         open_ended=True,
     )
 
@@ -432,7 +462,7 @@ def _seen(
             isinstance(codec.domain, Bins),
             np.bincount(kept, minlength=size).astype(np.int64),
             estimate,
-            max(float(estimate.counts.sum()), 0.0),
+            None,
             open_ended=parse_degree(attribute.column) is not None,
         )
 

@@ -340,7 +340,7 @@ def _numbers(d: Distribution) -> str:
             f"{int(d.synthetic[c]):,}",
             percent(float(d.synthetic_shares[c])),
             "–" if shares is None else percent(float(shares[c])),
-            "–" if shares is None else f"± {percent(d.band)}",
+            "–" if shares is None else f"± {percent(float(d.band[c]))}",
         )
         for c in codes
     ]
@@ -483,9 +483,10 @@ def _weak(model: Model, found: Fidelity) -> str:
     for t in found.tables:
         for c in t.columns:
             shares = c.measured_shares
-            if shares is not None and c.band > 0.5 * float(np.abs(shares).max(initial=0.0)):
+            wide = float(c.band.max(initial=0.0))
+            if shares is not None and wide > 0.5 * float(np.abs(shares).max(initial=0.0)):
                 lines.append(
-                    f"{t.name}.{c.name}: the error band (± {percent(c.band)}) is wide against the shares it measures."
+                    f"{t.name}.{c.name}: the error band (± {percent(wide)}) is wide against the shares it measures."
                 )
         if t.measured_rows is not None and t.rows_sigma and t.measured_rows < 10 * t.rows_sigma:
             lines.append(
