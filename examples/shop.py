@@ -7,7 +7,7 @@ import dpweave as dw
 from dpweave.demo import make_shop
 from dpweave.schema.domain import Categories
 
-make_shop(Path("shop.duckdb"), rows=5_000)  # stands for your database
+make_shop(Path("shop.duckdb"), rows=20_000)  # stands for your database
 
 # 1. A first plan, from the catalogue alone. No row is read.
 plan = dw.Plan.draft("shop.duckdb", protect=["customers", "employees"], public=["products"], max_degree=5)
