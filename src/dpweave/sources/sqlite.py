@@ -76,6 +76,9 @@ class SQLiteSource(Source):
         return database_table(self.connection, stored.bare_name, raw_schema(declared))
 
     def _typed(self, column: Any, stored: Type, declared: Type, *, verbatim: bool) -> Any:
+        if verbatim and declared.kind == "text":
+            # A column keeps its collation even through a cast, and one that ignores case could match two keys.
+            return column.cast("string") + ""
         if verbatim:  # as stored; in a join an index can then serve it
             return column if ibis_type(declared) == column.type() else column.cast("string")
         return _checked(column, stored, declared)
