@@ -12,18 +12,23 @@ if TYPE_CHECKING:
     from dpweave.model import Model, load
     from dpweave.pipeline import fit
     from dpweave.plan import Plan
+    from dpweave.report.evaluation import Evaluation, evaluate
+    from dpweave.report.html import report
 
 _HOMES = {
+    "Evaluation": "dpweave.report.evaluation",
     "Links": "dpweave.linking",
     "Model": "dpweave.model",
     "PGD": "dpweave.links.pgd",
     "Plan": "dpweave.plan",
+    "evaluate": "dpweave.report.evaluation",
     "fit": "dpweave.pipeline",
     "link": "dpweave.linking",
     "load": "dpweave.model",
+    "report": "dpweave.report.html",
 }
 
-__all__ = ["PGD", "Links", "Model", "Plan", "fit", "link", "load"]
+__all__ = ["PGD", "Evaluation", "Links", "Model", "Plan", "evaluate", "fit", "link", "load", "report"]
 
 
 def __getattr__(name: str) -> Any:
