@@ -20,6 +20,7 @@ from dpweave.privacy.window import NoisyMarginal
 from dpweave.relations import counted_keys, fine_degrees, presence_codecs
 from dpweave.schema.domain import Attribute, View, degree, presence
 from dpweave.tables.base import restore
+from dpweave.tables.domains import degree_histogram
 from dpweave.weaving import Fabric, Weaver
 
 if TYPE_CHECKING:
@@ -115,7 +116,9 @@ def degree_counts(plan: Plan, release: Release) -> dict[tuple[str, str], tuple[t
     for table in plan.promise.private:
         for child, key in counted_keys(plan, table):
             for marginal in release.find(Task("domains", table, degree(child, key)).name):
-                found[child, key] = (fine_degrees(plan, child, key), marginal.counts)
+                groups = plan.table[child].key[key].degree_edges
+                if groups is not None:
+                    found[child, key] = degree_histogram(marginal, fine_degrees(plan, child, key), groups)
     return found
 
 

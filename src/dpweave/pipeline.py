@@ -122,7 +122,9 @@ def _learn_degrees(curator: Curator, plan: Plan, allocation: Allocation, name: s
                 curator.set_codec(name, task.item, degree_codec(child, key, edges))
                 window = curator.window(View.of_table(name, (task.item,)), name=task.name)
                 (counts,) = window.measure([(task.item,)], rho=allocation.tasks[task])
-                plan = plan.replace_degree_edges(child, key, degree_groups(counts, edges))
+                plan = plan.replace_degree_edges(
+                    child, key, degree_groups(counts, edges, bound=plan.promise.bounds[child, key])
+                )
     return plan
 
 

@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from dpweave.tables.base import FittedTable
 
 
+MOST_UNSEEN = 1000
+"""Degrees may call for this many times the rows that were counted within bounds; more is taken for an error of theirs."""
+
+
 @dataclass(frozen=True)
 class Fabric:
     """What a database is woven from: everything public or released."""
@@ -131,7 +135,7 @@ class Weaver:
         degrees = None if owning is None else self._degrees(name, owning)
         if degrees is not None and owning is not None:
             share = self._fabric.share(name, owning)
-            size = float(degrees.sum()) + size * (1 - share)
+            size = min(float(degrees.sum()), MOST_UNSEEN * max(size, 1.0)) + size * (1 - share)
         self._set_rows(name, max(0, round(size)))
 
     def _set_rows(self, name: str, rows: int) -> None:
@@ -160,7 +164,11 @@ class Weaver:
         fine, counts = self._fabric.degrees.get(
             (name, key), (tuple(groups.tolist()), np.ones(len(groups) - 1, dtype=np.int64))
         )
-        return degrees_of(codes, groups, np.array(fine), counts, self._rng("degree", name, key))
+        degrees = degrees_of(codes, groups, np.array(fine), counts, self._rng("degree", name, key))
+        if len(groups) == 2 and len(degrees):  # nothing is known but how many rows there are
+            total = min(round(self._fabric.sizes[name] * self._scale), len(degrees) * (int(groups[1]) - 1))
+            degrees = match_total(degrees, total, cap=int(groups[1]) - 1, rng=self._rng("total", name, key))
+        return degrees
 
     # -- wiring ----------------------------------------------------------------------------------------------------
 

@@ -18,12 +18,16 @@ from dpweave.schema.domain import Bins, Categories, Domain, Learn, bins_at, even
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from dpweave.privacy.window import FloatArray, NoisyMarginal
+    from dpweave.privacy.window import FloatArray, IntArray, NoisyMarginal
     from dpweave.schema.model import Column, Type
 
     Measure = Callable[[Bins, float], NoisyMarginal]
 
 FINE_CELLS = 128
+BEYOND_DOUBT = 5.5
+"""Standard deviations by which a count of rows with large degrees must stand out of its noise to be believed."""
+TAIL = 4
+"""How far, as a multiple of its beginning, the tail of degrees is taken to reach."""
 GROUPS = 6
 """Groups of degrees that a table model tells apart."""
 SIGNIFICANT = 3.0
@@ -112,7 +116,9 @@ def quantile_bins(kind: Type, grid: Bins, counts: FloatArray, *, sigma: float, b
     points, counts = points[first : last + 2], np.maximum(counts[first : last + 1], 0.0)
     total = float(counts.sum())
     # A bin should rise above the noise of its own cells.
-    bins = max(1, min(bins, int(total / (2 * SIGNIFICANT * sigma)) if sigma > 0 else bins, len(counts)))
+    bins = max(1, min(bins, int(total / (2 * SIGNIFICANT * sigma)) if sigma > 0 else bins))
+    if len(counts) <= bins:
+        return bins_at(kind, points)
     edges = [points[0]]
     inside = 0.0
     for point, count in zip(points[1:-1], counts[:-1], strict=True):
@@ -132,33 +138,56 @@ def _support(counts: FloatArray, sigma: float) -> tuple[int, int]:
 
     def start(values: FloatArray) -> int:
         running = np.concatenate([[0.0], np.cumsum(values)])
-        clear = np.flatnonzero(running > SIGNIFICANT * sigma * np.sqrt(np.arange(len(running))))
-        if len(clear) < 2:
+        high = np.flatnonzero(running > SIGNIFICANT * sigma * np.sqrt(np.arange(len(running))))
+        if not len(high):
             return 0
         slope = max(running[-1], 0.0) / len(values)
-        return int(np.argmin(running[: clear[1] + 1] - slope / 2 * np.arange(clear[1] + 1)))
+        return int(np.argmin(running[: high[0] + 1] - slope / 2 * np.arange(high[0] + 1)))
 
     first, last = start(counts), len(counts) - 1 - start(counts[::-1])
     return (first, last) if first <= last else (0, len(counts) - 1)
 
 
-def degree_groups(marginal: NoisyMarginal, edges: tuple[int, ...]) -> tuple[int, ...]:
-    r"""Join buckets of degrees into at most ``GROUPS`` groups for a table model; cut off what only noise filled.
+def degree_groups(marginal: NoisyMarginal, edges: tuple[int, ...], *, bound: int) -> tuple[int, ...]:
+    r"""Join buckets of degrees into at most ``GROUPS`` groups for a table model; the last one is the tail.
 
     A few wide groups show how degrees depend on other columns far above the noise of many narrow ones; degrees within a group
     are drawn from the fine counts afterwards. Groups hold about equal shares of :math:`\sum \sqrt{\text{degree}}`, between
     equal numbers of rows and equal numbers of links.
+
+    The tail begins where the count of all rows above is beyond doubt: one bucket of mere noise near a million would
+    outweigh all rows there are. Larger degrees are part of it, and it reaches up to ``TAIL`` times its beginning. Where
+    nothing is beyond doubt, degrees up to ``bound`` are one group.
     """
-    counts = np.maximum(marginal.counts.astype(np.float64), 0.0)
-    _, last = _support(marginal.counts.astype(np.float64), marginal.sigma)
-    ends = edges[: last + 2]
-    if len(ends) - 1 <= GROUPS + 2:
-        return ends
-    middle = (np.array(ends[:-1]) + np.array(ends[1:]) - 1) / 2
-    mass = np.cumsum(counts[: last + 1] * np.sqrt(middle))
-    wanted = np.arange(1, GROUPS) / GROUPS * mass[-1]
-    cuts = np.searchsorted(mass, wanted) + 1
-    return tuple(sorted({ends[0], *(ends[min(int(c), last)] for c in cuts), ends[-1]}))
+    counts = marginal.counts.astype(np.float64)
+    above = np.cumsum(counts[::-1])[::-1]
+    noise = marginal.sigma * np.sqrt(np.arange(len(counts), 0, -1))
+    clear = np.flatnonzero(above > BEYOND_DOUBT * noise)
+    if not len(clear) or clear[-1] == 0:
+        return 0, min(bound, edges[-1] - 1) + 1
+    last = int(clear[-1])
+    top = (
+        min(max(TAIL * edges[last], edges[last + 1]), edges[-1])
+        if edges[last + 1] - edges[last] > 1
+        else edges[last + 1]
+    )
+    if last <= GROUPS + 1:
+        return (*edges[: last + 1], top)
+    middle = (np.array(edges[:last]) + np.array(edges[1 : last + 1]) - 1) / 2
+    mass = np.cumsum(np.maximum(counts[:last], 0.0) * np.sqrt(middle))
+    cuts = np.searchsorted(mass, np.arange(1, GROUPS - 1) / (GROUPS - 1) * mass[-1]) + 1
+    return tuple(sorted({0, *(edges[min(int(c), last)] for c in cuts), edges[last], top}))
+
+
+def degree_histogram(
+    marginal: NoisyMarginal, edges: tuple[int, ...], groups: tuple[int, ...]
+) -> tuple[tuple[int, ...], IntArray]:
+    """Return the fine buckets below the last of ``groups`` with their noisy counts, and that one as a single bucket."""
+    if len(groups) == 2:
+        return groups, np.maximum(marginal.counts.sum(keepdims=True), 0)
+    below = sum(e < groups[-2] for e in edges)
+    tail = max(int(marginal.counts[below:].sum()), 0)
+    return (*edges[:below], *groups[-2:]), np.append(np.maximum(marginal.counts[:below], 0), tail)
 
 
 def public_domain(column: Column, values: list[object], *, bins: int) -> Domain:

@@ -1,0 +1,123 @@
+"""Learned domains: where rows are, how they are cut, and that noise alone never makes a range or a degree."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dpweave.links.degrees import bucketed
+from dpweave.privacy.window import NoisyMarginal
+from dpweave.relations import ANY_DEGREE
+from dpweave.schema.domain import Bins, Learn, to_axis
+from dpweave.schema.model import Type
+from dpweave.tables.domains import (
+    categories_from,
+    coarse_points,
+    degree_groups,
+    degree_histogram,
+    learn_bins,
+    public_bins,
+)
+from dpweave.weaving import degrees_of
+
+CELLS = len(ANY_DEGREE) - 1
+
+
+def noisy(counts: np.ndarray, sigma: float, rng: np.random.Generator) -> NoisyMarginal:
+    return NoisyMarginal(("x",), np.rint(counts + rng.normal(0, sigma, counts.shape)).astype(np.int64), sigma)
+
+
+def counter(kind: Type, values: np.ndarray, sigma_at_one: float, rng: np.random.Generator):
+    def measure(bins: Bins, rho: float) -> NoisyMarginal:
+        axis = np.array([to_axis(kind, e) for e in bins.edges])
+        cell = np.clip(np.searchsorted(axis, values, side="right") - 1, 0, bins.cells - 1)
+        return noisy(np.bincount(cell, minlength=bins.cells), sigma_at_one / np.sqrt(rho), rng)
+
+    return measure
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (Type("integer"), np.random.default_rng(0).integers(18, 91, 20_000)),
+        (Type("float"), np.random.default_rng(0).normal(100.0, 15.0, 20_000)),
+        (Type("integer", bits=8), np.random.default_rng(0).integers(1, 6, 20_000)),
+    ],
+)
+def test_learned_bins_hold_about_equal_shares(kind: Type, values: np.ndarray) -> None:
+    bins = learn_bins(kind, Learn(bins=8), counter(kind, values, 1.0, np.random.default_rng(1)), rho=0.05)
+    axis = np.array([to_axis(kind, e) for e in bins.edges])
+    shares = np.histogram(np.clip(values, axis[0], np.nextafter(axis[-1], axis[0])), axis)[0] / len(values)
+    assert 4 <= bins.cells <= 8
+    assert shares.max() < 0.35
+    assert axis[0] > np.quantile(values, 0.02) - 3 * np.ptp(values) / 8
+    assert axis[-1] < np.quantile(values, 0.98) + 3 * np.ptp(values) / 8
+
+
+def test_a_declared_range_costs_one_histogram() -> None:
+    asked = []
+    measure = counter(Type("integer"), np.arange(1000) % 50, 1.0, np.random.default_rng(2))
+
+    def counting(bins: Bins, rho: float) -> NoisyMarginal:
+        asked.append(rho)
+        return measure(bins, rho)
+
+    bins = learn_bins(Type("integer"), Learn(low=0, high=49, bins=5), counting, rho=0.5)
+    assert asked == [0.5]
+    assert bins.edges[0] >= 0
+    assert bins.edges[-1] <= 50
+
+
+def test_no_rows_give_a_domain_all_the_same() -> None:
+    for kind in (Type("integer"), Type("float"), Type("date"), Type("time"), Type("decimal", precision=6, scale=2)):
+        bins = learn_bins(kind, Learn(), counter(kind, np.zeros(0), 1.0, np.random.default_rng(3)), rho=0.1)
+        assert bins.cells >= 1
+
+
+def test_coarse_points_rise_and_cover_what_is_declared() -> None:
+    points = coarse_points(Type("integer"), Learn(low=10))
+    assert points[0] == 10
+    assert points == sorted(set(points))
+
+
+def test_categories_come_commonest_first() -> None:
+    assert categories_from({"b": 3, "a": 3, "c": 9}).values == ("c", "a", "b")
+    assert categories_from({}).cells == 1
+
+
+def test_public_bins_tell_few_values_apart() -> None:
+    bins = public_bins(Type("integer"), [1, 18, 25, None], bins=8)
+    assert bins.edges[:3] == (1, 18, 25)
+    assert public_bins(Type("integer"), list(range(100)), bins=8).cells == 8
+
+
+def test_noise_alone_never_makes_large_degrees() -> None:
+    """412 owners with up to 14 rows each, under noise of 30 in each of some forty buckets: 2,000 fits."""
+    rng = np.random.default_rng(4)
+    true = np.bincount(bucketed(rng.integers(1, 15, 412), ANY_DEGREE), minlength=CELLS)
+    tops = [degree_groups(noisy(true, 30.0, rng), ANY_DEGREE, bound=10)[-1] for _ in range(2000)]
+    assert max(tops) <= 200
+
+
+def test_nothing_but_noise_falls_back_to_the_bound() -> None:
+    rng = np.random.default_rng(5)
+    assert degree_groups(noisy(np.zeros(CELLS), 50.0, rng), ANY_DEGREE, bound=10) == (0, 11)
+
+
+@pytest.mark.parametrize("sigma", [1.0, 10.0])
+def test_degrees_come_back_with_their_mean_and_shape(sigma: float) -> None:
+    rng = np.random.default_rng(6)
+    degrees = np.minimum(np.rint(rng.lognormal(4.0, 1.0, 6000)), 2000).astype(np.int64)
+    marginal = noisy(np.bincount(bucketed(degrees, ANY_DEGREE), minlength=CELLS), sigma, rng)
+    groups = degree_groups(marginal, ANY_DEGREE, bound=20)
+    assert 4 <= len(groups) <= 8
+    fine, counts = degree_histogram(marginal, ANY_DEGREE, groups)
+    assert len(fine) == len(counts) + 1
+    codes = bucketed(degrees, groups)
+    made = degrees_of(codes, np.array(groups), np.array(fine), counts, rng)
+    assert made.mean() == pytest.approx(degrees.mean(), rel=0.1)
+    ends = np.unique(np.concatenate([degrees, made]))
+    distance = np.abs(
+        np.searchsorted(np.sort(degrees), ends, "right") / 6000 - np.searchsorted(np.sort(made), ends, "right") / 6000
+    )
+    assert distance.max() < 0.05
