@@ -189,7 +189,7 @@ def _rare_value() -> Pair:
 
 
 def test_half_the_noise_is_caught():
-    one, zero, rho = collect(_movie(), RUNS // 3, _halve)
+    one, zero, rho = collect(_movie(), 2 * RUNS, _halve)
     assert audit(one, zero, zcdp_claim(rho)).broken
 
 
