@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import dpweave as dw
-from dpweave.errors import DpweaveError, SourceError, UsageError
+from dpweave.errors import DpweaveError
 from dpweave.privacy.accounting import rho_of_epsilon
 
 
@@ -147,4 +147,4 @@ def test_bad_input_is_refused_before_anything_is_spent(changes: dict[str, Any], 
     with pytest.raises(DpweaveError, match=says) as caught:
         learn(ledger=book, **changes)
     assert "charge" not in (book.read_text() if book.exists() else "")
-    assert isinstance(caught.value, UsageError | SourceError | DpweaveError)
+    assert "\n" not in str(caught.value)

@@ -80,6 +80,24 @@ def test_self_reference_stays_without_circles_and_keeps_its_share_of_roots() -> 
         alive -= free
 
 
+@pytest.mark.parametrize("method", ["random", "map"])
+def test_self_reference_that_may_run_in_circles_still_has_no_loops(method: str) -> None:
+    rng = np.random.default_rng(7)
+    rows = 400
+    friend = np.where(rng.random(rows) < 0.3, np.nan, (np.arange(rows) + rng.integers(1, 20, rows)) % rows)
+    columns = (ColumnPlan(ID, None), KIND, ColumnPlan(number("friend"), None))
+    plan = Plan(
+        (TablePlan("people", columns, ("id",), keys=(key("friend", "people", "linking", method=method),)),),
+        protect=("people",),
+    )
+    source = {"people": frame(rows, kind=rng.choice(list("abc"), rows), friend=friend)}
+    model = dw.fit(source, plan, epsilon=50.0, delta=1e-5, insecure_seed=0)
+    for seed in range(5):
+        made = model.sample(seed=seed).to_pandas()["people"]
+        assert made.friend.notna().sum() > 100
+        assert not (made.friend == made.id).any()
+
+
 def test_circular_tables_composite_keys_and_shared_primary_keys() -> None:
     rng = np.random.default_rng(2)
     plan = Plan(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from dpweave.errors import UsageError
 from dpweave.links.base import LinkModel, link_model
 from dpweave.links.workload import cross_workloads
-from dpweave.privacy.accounting import require_number, rho_of_epsilon, round_down
+from dpweave.privacy.accounting import require_number, rho_of_epsilon, round_down, subtract
 from dpweave.privacy.sensitivity import movement
 from dpweave.relations import Relation, counted_keys, is_single, model_columns, relations
 from dpweave.schema.domain import Attribute, Learn, View, degree
@@ -128,7 +128,7 @@ def allocate(plan: Plan, *, epsilon: float, delta: float) -> Allocation:
     reach = {task: touched(plan, task) for task in todo}
     categories = [t for t in todo if is_category(plan, t)]
     for_categories = delta * plan.shares.delta_domains if categories else 0.0
-    rho = rho_of_epsilon(epsilon, delta=delta - for_categories)
+    rho = rho_of_epsilon(epsilon, delta=subtract(delta, for_categories))
     weights = {task: Fraction(_group_weight(plan, task, todo, reach)) for task in todo}
     load = {t: sum((weights[i] for i in todo if t in reach[i]), Fraction()) for t in plan.promise.protected}
     shares = {i: round_down(Fraction(rho) * weights[i] / max(load[t] for t in reach[i])) for i in todo}

@@ -68,7 +68,7 @@ class KeyPlan:
     method: str = "auto"
     weight: float = 1.0
     degree_cap: int | None = None
-    """For an owning key: the most rows one owner has. Learned under the budget where it is not declared."""
+    """For an owning key: the most rows one owner can have, if that is known; fewer buckets of degrees are counted then."""
     degree_edges: tuple[int, ...] | None = None
     """For an owning key: groups of degrees that the owner's table model tells apart; learned."""
     acyclic: bool = False
@@ -165,6 +165,11 @@ class Plan:
 
         if not table.weight > 0:
             raise PlanError(f"the weight of table {table.name!r} must be positive, not {table.weight}")
+        if table.mechanism == "external":
+            raise PlanError(
+                f"table {table.name!r} asks for the mechanism 'external', which a plan cannot name: rows made elsewhere "
+                "are brought in code, to dw.link or to a mechanism of your own"
+            )
         if table.mechanism not in registered():
             raise PlanError(
                 f"table {table.name!r} asks for a mechanism {table.mechanism!r} that does not exist: {nearest(table.mechanism, registered())}"

@@ -190,8 +190,16 @@ class Weaver:
             for name in names:
                 self._links[relation.table, name] = self._random_targets(relation.table, name, rng)
         for name in names:
+            if table.key[name].target == relation.table:
+                self._unloop(self._links[relation.table, name])
             if not table.is_nullable(table.key[name]):
                 self._keep(relation.table, self._links[relation.table, name] >= 0)
+
+    @staticmethod
+    def _unloop(links: IntArray) -> None:
+        """Let rows that lead to themselves exchange targets, which keeps every degree; a single one leads nowhere."""
+        loops = np.flatnonzero(links == np.arange(len(links)))
+        links[loops] = np.roll(loops, 1) if len(loops) > 1 else -1
 
     def _learned(self, relation: Relation, rng: np.random.Generator) -> IntArray | None:
         """Ask the linker; positions are those of whole tables."""
@@ -304,9 +312,6 @@ class Weaver:
                 # Bounds limit what is measured; a row that must have a target gets one even where they are too tight.
                 room = max(room, -(-len(rows) // len(candidates)))
             target[rows] = draw_targets(len(rows), candidates, capacity=room, rng=rng)
-        if key.key.target == name:
-            loops = np.flatnonzero(target == np.arange(children))
-            target[loops] = np.roll(loops, 1) if len(loops) > 1 else -1
         return target
 
     def _break_circles(self, name: str) -> None:
