@@ -14,7 +14,8 @@ from dpweave.errors import PlanError
 from dpweave.plan import ColumnPlan, KeyPlan, Plan, TablePlan
 from dpweave.schema.domain import Bins, Categories, Opaque
 from dpweave.schema.model import Column, ForeignKey, Type
-from dpweave.weaving import distinct, draw_targets, earlier, order_of, running_number
+from dpweave.targets import distinct, draw_targets, earlier, order_of
+from dpweave.values import running_number
 
 ID = Column("id", Type("integer"), nullable=False)
 KIND = ColumnPlan(Column("kind", Type("text"), nullable=False), Categories(("a", "b", "c")))

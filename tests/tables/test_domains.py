@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpweave.links.degrees import bucketed
+from dpweave.links.degrees import bucketed, degrees_of
 from dpweave.privacy.window import NoisyMarginal
 from dpweave.relations import ANY_DEGREE
 from dpweave.schema.domain import Bins, Learn, to_axis
@@ -18,7 +18,6 @@ from dpweave.tables.domains import (
     learn_bins,
     public_bins,
 )
-from dpweave.weaving import degrees_of
 
 CELLS = len(ANY_DEGREE) - 1
 

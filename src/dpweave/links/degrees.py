@@ -9,6 +9,7 @@ how many links such rows have comes from the degrees. So the bound costs accurac
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -172,3 +173,20 @@ def whole(expected: FloatArray, total: int, rng: np.random.Generator, *, shuffle
     out = np.empty(len(expected), dtype=np.int64)
     out[order] = np.diff(np.minimum(edges, total), prepend=0).astype(np.int64)
     return out
+
+
+def degrees_of(
+    codes: IntArray, groups: IntArray, fine: IntArray, counts: IntArray, rng: np.random.Generator
+) -> IntArray:
+    """Draw a degree for each row from the fine buckets of its group, in proportion to their noisy counts."""
+    bucket = np.zeros(len(codes), dtype=np.int64)
+    for group, (low, high) in enumerate(pairwise(groups)):
+        rows = np.flatnonzero(codes == group)
+        inside = np.flatnonzero((fine[:-1] >= low) & (fine[:-1] < high))
+        if not len(rows) or not len(inside):
+            continue
+        weight = np.maximum(counts[inside], 0).astype(np.float64)
+        weight = weight if weight.sum() > 0 else 1 / (1.0 + fine[inside])
+        exact = whole(weight / weight.sum() * len(rows), len(rows), rng)
+        bucket[rng.permutation(rows)] = np.repeat(inside, exact)
+    return decode(bucket, fine.tolist(), rng)

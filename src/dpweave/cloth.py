@@ -1,0 +1,106 @@
+"""A database in the making: how many rows each table has, their codes, and where each foreign key leads, by position."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpweave.relations import derived_codecs
+from dpweave.schema.codec import Codec
+from dpweave.schema.coding import encode_table
+from dpweave.schema.domain import Bins, Categories, Opaque, presence
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+
+    from dpweave.plan import Plan
+    from dpweave.privacy.window import IntArray
+    from dpweave.schema.domain import Attribute
+    from dpweave.schema.model import ForeignKey
+
+Mask = np.ndarray[Any, Any]
+
+
+class Cloth:
+    """Rows, codes and links while a database is woven; public tables lie ready from the start.
+
+    ``links[table, key]`` holds one position of the target table for each row, or -1 where the key leads nowhere.
+    """
+
+    def __init__(self, plan: Plan, public: Mapping[str, pa.Table], *, seed: int) -> None:
+        self.plan = plan
+        self.public = public
+        self.rows: dict[str, int] = {}
+        self.codes: dict[str, dict[str, IntArray]] = {}
+        self.links: dict[tuple[str, str], IntArray] = {}
+        self._seed = seed
+        for name, table in public.items():
+            codecs = {
+                c.name: Codec(c.column, c.domain)
+                for c in plan.table[name].columns
+                if isinstance(c.domain, Categories | Bins)
+            }
+            self.lay(name, table.num_rows, encode_table(table, codecs))
+
+    def rng(self, *what: str) -> np.random.Generator:
+        """Return the random numbers for one purpose, the same whatever else is drawn."""
+        return np.random.default_rng([self._seed, *(zlib.crc32(w.encode()) for w in what)])
+
+    def lay(self, name: str, rows: int, codes: Mapping[str, IntArray]) -> None:
+        """Give a table its rows."""
+        self.rows[name] = rows
+        self.codes[name] = dict(codes)
+
+    def resize(self, name: str, rows: int) -> None:
+        """Set the number of rows of a pure junction, which has no columns of its own to lose."""
+        self.lay(name, rows, {c: np.resize(v, rows) for c, v in self.codes[name].items()})
+
+    def keep(self, name: str, keep: Mask) -> None:
+        """Leave out rows, and let links that led to them lead nowhere."""
+        if keep.all():
+            return
+        place = np.where(keep, np.cumsum(keep) - 1, -1)
+        self.lay(name, int(keep.sum()), {c: v[keep] for c, v in self.codes[name].items()})
+        for (table, key), links in self.links.items():
+            moved = links
+            if self.plan.database[table].key[key].target == name:
+                moved = np.where(links >= 0, place[np.maximum(links, 0)], -1)
+            self.links[table, key] = moved[keep] if table == name else moved
+
+    def with_target(self, name: str, key: str) -> IntArray:
+        """Rows that get a target: all, or those whose key was drawn as present where it may be null."""
+        present = self.codes[name].get(presence(key))
+        return np.arange(self.rows[name]) if present is None else np.flatnonzero(present)
+
+    def labels(self, name: str, keys: Sequence[ForeignKey]) -> tuple[IntArray, Mask]:
+        """One number per combination of targets, and where a target is missing."""
+        label = np.zeros(self.rows[name], dtype=np.int64)
+        null = np.zeros(self.rows[name], dtype=bool)
+        for key in keys:
+            links = self.links[name, key.name]
+            null |= links < 0
+            _, label = np.unique(label * (self.rows[key.target] + 1) + links + 1, return_inverse=True)
+        return label, null
+
+    def codec(self, base: str, attribute: Attribute) -> Codec:
+        """Return the codec of an attribute as seen from ``base``."""
+        table = self.plan.promise.graph.walk(base, attribute.path)
+        derived = derived_codecs(self.plan, table) if table not in self.plan.public else {}
+        if attribute.column in derived:
+            return derived[attribute.column]
+        column = self.plan.table[table].column[attribute.column]
+        assert isinstance(column.domain, Categories | Bins | Opaque)
+        return Codec(column.column, column.domain)
+
+    def seen(self, base: str, attribute: Attribute) -> IntArray:
+        """Codes of an attribute for every row of ``base``; where its path leads nowhere, code 0."""
+        at = np.arange(self.rows[base])
+        for step in attribute.path:
+            at = np.where(at >= 0, np.append(self.links[base, step], -1)[at], -1)
+            base = self.plan.database[base].key[step].target
+        codes = self.codes[base][attribute.column]
+        return np.asarray(np.where(at >= 0, np.append(codes, 0)[at], 0), dtype=np.int64)

@@ -1,0 +1,125 @@
+"""Values of woven rows: keys follow the rows they name, numbers keep them unique, the rest is decoded or made up.
+
+Rows are wired by position first, so cycles, self-references, composite keys and keys that are also foreign keys need no
+special order here.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpweave.errors import SchemaError
+from dpweave.schema.arrow import arrow_type
+from dpweave.schema.codec import Codec
+from dpweave.schema.domain import Bins, Categories, Opaque
+from dpweave.schema.placeholders import placeholders
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+    from dpweave.cloth import Cloth
+    from dpweave.plan import TablePlan
+    from dpweave.privacy.window import IntArray
+    from dpweave.schema.model import ForeignKey, Table
+
+
+class Values:
+    """Columns of a cloth as it lies, each resolved once."""
+
+    def __init__(self, cloth: Cloth) -> None:
+        self._cloth = cloth
+        self._plan = cloth.plan
+        self._made: dict[tuple[str, str], pa.Array] = {}
+        self._pending: set[tuple[str, str]] = set()
+
+    def column(self, name: str, column: str) -> pa.Array:
+        """Values of a column, one per row."""
+        if name in self._plan.public:
+            return self._cloth.public[name][column].combine_chunks()
+        if (name, column) not in self._made:
+            if (name, column) in self._pending:
+                raise SchemaError(
+                    f"the value of {name}.{column} depends on itself through foreign keys; make one of them nullable"
+                )
+            self._pending.add((name, column))
+            made = self._make(name, column)
+            self._pending.discard((name, column))
+            self._made[name, column] = made
+        return self._made[name, column]
+
+    def _make(self, name: str, column: str) -> pa.Array:
+        cloth = self._cloth
+        plan = self._plan.table[name].column[column]
+        dictated = [k for k in self._plan.database[name].foreign_keys if column in k.columns]
+        if dictated:
+            return self._follow(name, column, dictated)
+        if column in self._sequenced[name]:
+            return self._numbered(name, column)
+        rng = cloth.rng("values", name, column)
+        domain = plan.domain
+        rows = cloth.rows[name]
+        if isinstance(domain, Categories | Bins):
+            return Codec(plan.column, domain).decode(cloth.codes[name][column], rng)
+        null = cloth.codes[name][column] == 1 if column in cloth.codes[name] else np.zeros(rows, dtype=bool)
+        return placeholders(plan.column, np.arange(rows), null=null, rng=rng)
+
+    def _follow(self, name: str, column: str, keys: list[ForeignKey]) -> pa.Array:
+        """Copy the key of the row that is pointed at; the first key that leads somewhere dictates."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        kind = arrow_type(self._plan.database[name].column[column].type)
+        result = pa.nulls(self._cloth.rows[name], kind)
+        for key in keys:
+            links = self._cloth.links[name, key.name]
+            theirs = self.column(key.target, key.target_columns[key.columns.index(column)])
+            taken = theirs.take(pa.array(links, pa.int64(), mask=links < 0))
+            result = pc.coalesce(result, taken.cast(kind))
+        return result
+
+    @cached_property
+    def _sequenced(self) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
+        """For every table, the columns that are numbered to keep a key unique, with the columns they are numbered within."""
+        return {t.name: _sequenced(t, self._plan.table[t.name]) for t in self._plan.database}
+
+    def _numbered(self, name: str, column: str) -> pa.Array:
+        within = self._sequenced[name][column]
+        keys = [k for k in self._plan.database[name].foreign_keys if set(k.columns) & set(within)]
+        number = np.arange(self._cloth.rows[name])
+        if keys:
+            number = running_number(self._cloth.labels(name, keys)[0])
+        plan = self._plan.table[name].column[column]
+        null = np.zeros(len(number), dtype=bool)
+        return placeholders(plan.column, number, null=null, rng=self._cloth.rng("values", name, column), unique=True)
+
+
+def _sequenced(table: Table, plan: TablePlan) -> dict[str, tuple[str, ...]]:
+    foreign = {c for k in table.foreign_keys for c in k.columns}
+    out: dict[str, tuple[str, ...]] = {}
+    for unique in (table.primary_key, *table.unique):
+        own = [c for c in unique if c not in foreign]
+        if not own or any(c in out for c in own):
+            continue
+        unmodelled = [c for c in own if plan.column[c].domain is None or isinstance(plan.column[c].domain, Opaque)]
+        out[(unmodelled or own)[-1]] = tuple(c for c in unique if c in foreign)
+    return out
+
+
+def running_number(group: IntArray) -> IntArray:
+    """Number the members of each group from 0, in order.
+
+    >>> running_number(np.array([3, 1, 3, 3, 1]))
+    array([0, 0, 1, 2, 1])
+    """
+    order = np.argsort(group, kind="stable")
+    ordered = group[order]
+    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]) if len(group) else np.zeros(0, dtype=np.int64)
+    lengths = np.diff(np.r_[starts, len(group)])
+    number = np.empty(len(group), dtype=np.int64)
+    number[order] = np.arange(len(group)) - np.repeat(starts, lengths)
+    return number
