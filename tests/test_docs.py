@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-import time
 import tomllib
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -18,13 +16,13 @@ from threading import Thread
 import pytest
 
 from dpweave import demo
+from tests.browsing import WIDTHS, brightness, chromium, requested, show, unreadable
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 STARTS_WITH_THE_DEMONSTRATION = {"README.md", "quick-start.md"}
-WIDTHS = (360, 1024, 1600)
 
 
 def blocks(page, *languages):
@@ -153,19 +151,9 @@ def test_the_site_builds_without_a_warning_and_has_the_api(site):
 
 
 @pytest.fixture(scope="module")
-def browser():
-    webdriver = pytest.importorskip("selenium.webdriver")
-    driver, chromium = shutil.which("chromedriver"), shutil.which("chromium") or shutil.which("google-chrome")
-    if driver is None or chromium is None:
-        pytest.skip("there is no Chromium with its driver here")
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    opened = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=driver))
-    yield opened
-    opened.quit()
+def browser(tmp_path_factory):
+    with chromium(tmp_path_factory.mktemp("profile")) as opened:
+        yield opened
 
 
 @pytest.fixture
@@ -183,34 +171,24 @@ class SilentHandler(SimpleHTTPRequestHandler):
         pass
 
 
-def laid_out(browser, width: int) -> dict[str, int]:
-    """Measure a page, for up to ten seconds until it fits: on a busy machine styles are applied after it is loaded."""
-    for _ in range(100):
-        view = browser.execute_script(
-            "return {needed: document.documentElement.scrollWidth, text: document.body.innerText.length,"
-            " broken: [...document.images].filter(i => !i.naturalWidth).length}"
-        )
-        if view["needed"] <= width and not view["broken"]:
-            break
-        time.sleep(0.1)
-    return view
-
-
 @pytest.mark.slow
-def test_pages_open_in_a_real_browser_without_errors_or_requests_and_fit(site, served, browser):
+@pytest.mark.parametrize(("dark", "widths"), [(False, WIDTHS), (True, WIDTHS[:1])], ids=["light", "dark"])
+def test_pages_open_in_a_real_browser_without_errors_or_requests_and_fit(site, served, browser, dark, widths):
     for page in sorted(site.glob("*.html")):
         if page.name == "404.html":
             continue
-        for width in WIDTHS:
-            metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
-            browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-            browser.get(served + page.name)
-            view = laid_out(browser, width)
+        for width in widths:
+            show(browser, served + page.name, width=width, dark=dark)
+            view = browser.execute_script(
+                "return {needed: document.documentElement.scrollWidth, text: document.body.innerText.length,"
+                " broken: [...document.images].filter(i => !i.naturalWidth).length}"
+            )
             assert view["needed"] <= width, (page.name, width, view)
             assert view["text"] > 200, page.name
             assert view["broken"] == 0, page.name
-        assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
-    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    asked = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
-    assert asked
-    assert [url for url in asked if not url.startswith((served, "data:"))] == []
+            assert unreadable(browser) == [], page.name
+            assert (brightness(browser) < 64) == dark, page.name
+            assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+            asked = requested(browser)
+            assert asked
+            assert [url for url in asked if not url.startswith((served, "data:"))] == []

@@ -7,28 +7,22 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
-import textwrap
 import traceback
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpweave.errors import DpweaveError, TargetError, UsageError
+from dpweave.errors import DpweaveError, UsageError
+from dpweave.interruption import interruptible
+from dpweave.outputs import beside, require_free_file, without_password, write_text
+from dpweave.screen import after_draft, complain, database_dict, database_words, say, say_json, spent_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from dpweave.plan import Plan
-    from dpweave.privacy.ledger import DatabaseSummary
-    from dpweave.privacy.release import Certificate
     from dpweave.synthetic import SyntheticDatabase
-
-INTERRUPTED = 130
 
 app = typer.Typer(
     name="dpweave",
@@ -83,36 +77,17 @@ def main() -> None:
     try:
         app()
     except DpweaveError as error:
-        _complain(str(error))
+        complain(str(error))
         sys.exit(error.exit_code)
     except Exception as error:  # its message might hold a private value, so it is not shown
         if os.environ.get("DPWEAVE_DEBUG"):
             raise
         frame = traceback.extract_tb(error.__traceback__)[-1]
-        _complain(
+        complain(
             f"a bug: {type(error).__name__} at {Path(frame.filename).name}:{frame.lineno}; "
             "set DPWEAVE_DEBUG=1 to see it whole (that may show private values) and report it"
         )
         sys.exit(1)
-
-
-def _complain(message: str) -> None:
-    """Put one sentence on the error stream, folded where a person reads it."""
-    text = f"dpweave: {message}"
-    if sys.stderr.isatty():
-        text = textwrap.fill(
-            text, min(shutil.get_terminal_size().columns, 80), subsequent_indent="  ", break_on_hyphens=False
-        )
-    typer.echo(text, err=True)
-
-
-def _say(text: str, *, quiet: bool = False) -> None:
-    if not quiet:
-        typer.echo(text)
-
-
-def _say_json(content: object) -> None:
-    typer.echo(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False, default=str))
 
 
 def _version(value: bool) -> None:
@@ -165,7 +140,7 @@ def draft(
     """
     from dpweave.draftnotes import draft_text
 
-    _require_free(out, force=force)
+    require_free_file(out, force=force)
     plan, text = draft_text(
         source,
         protect=tuple(protect or ()),
@@ -173,31 +148,13 @@ def draft(
         neighbours=neighbours.value,
         max_degree=max_degree,
     )
-    _write_text(out, text)
+    write_text(out, text)
     if as_json:
-        _say_json(
+        say_json(
             {"plan": str(out), "protect": list(plan.protect), "public": list(plan.public), "content": plan.to_dict()}
         )
     else:
-        _say(_after_draft(plan, out), quiet=quiet)
-
-
-def _after_draft(plan: Plan, out: Path) -> str:
-    from dpweave.schema.domain import Learn, Opaque
-
-    private = [plan.table[n] for n in plan.promise.private]
-    opaque = [f"{t.name}.{c.name}" for t in private for c in t.columns if isinstance(c.domain, Opaque)]
-    learned = [f"{t.name}.{c.name}" for t in private for c in t.columns if isinstance(c.domain, Learn)]
-    lines = [f"Wrote {out}. Nothing was read but the catalogue."]
-    lines.append(
-        f"Protected: {', '.join(plan.protect)}." + (f" Public: {', '.join(plan.public)}." if plan.public else "")
-    )
-    if opaque:
-        lines.append(f"Not modelled, because they look like identifiers or prose: {', '.join(opaque)}.")
-    if learned:
-        lines.append(f"{len(learned)} domains are to be learned under the budget; declare those you know.")
-    lines.append(f"Next: edit it, then dpweave explain {out} --epsilon 1")
-    return "\n".join(textwrap.fill(line, 80, break_on_hyphens=False, break_long_words=False) for line in lines)
+        say(after_draft(plan, out), quiet=quiet)
 
 
 @app.command()
@@ -215,9 +172,9 @@ def explain(
 
     explanation = Plan.load(plan).explain(epsilon=epsilon, delta=delta)
     if as_json:
-        _say_json(explanation.to_dict())
+        say_json(explanation.to_dict())
     else:
-        _say(str(explanation))
+        say(str(explanation))
 
 
 # -- spending ----------------------------------------------------------------------------------------------------------
@@ -246,19 +203,19 @@ def fit(
     from dpweave.pipeline import fit as library_fit
     from dpweave.plan import Plan
 
-    _require_free(out, force=force)
+    require_free_file(out, force=force)
     chosen = Plan.load(plan)
-    with _telling_what_was_spent(ledger, leftovers=(_part(out),)):
+    with interruptible(out, ledger=ledger):
         model = library_fit(
             source, chosen, epsilon=epsilon, delta=delta, ledger=ledger, label=label, progress=not quiet
         )
         model.save(out)
     if as_json:
-        _say_json(
+        say_json(
             {"model": str(out), "sizes": dict(model.sizes), "certificate": json.loads(model.certificate.to_json())}
         )
     else:
-        _say(f"{_spent_words(model.certificate)}\nWrote {out}. Next: dpweave sample {out} -o copy.duckdb", quiet=quiet)
+        say(f"{spent_words(model.certificate)}\nWrote {out}. Next: dpweave sample {out} -o copy.duckdb", quiet=quiet)
 
 
 @app.command()
@@ -287,12 +244,13 @@ def sample(
     from dpweave.sinks import require_free
 
     require_free(out, overwrite=force)
-    copy = _sample_and_write(load(model), out, scale=scale, seed=seed, force=force, quiet=quiet)
+    with interruptible(out):
+        copy = _sample_and_write(load(model), out, scale=scale, seed=seed, force=force, quiet=quiet)
     rows = {name: table.num_rows for name, table in copy.items()}
     if as_json:
-        _say_json({"target": _without_password(out), "scale": scale, "seed": seed, "rows": rows})
+        say_json({"target": without_password(out), "scale": scale, "seed": seed, "rows": rows})
     else:
-        _say(f"Wrote {sum(rows.values()):,} rows in {len(rows)} tables to {_without_password(out)}.", quiet=quiet)
+        say(f"Wrote {sum(rows.values()):,} rows in {len(rows)} tables to {without_password(out)}.", quiet=quiet)
 
 
 @app.command()
@@ -311,13 +269,14 @@ def report(
     from dpweave.model import load
     from dpweave.report.html import report as write_report
 
-    _require_free(out, force=force)
-    loaded = load(model)
-    write_report(loaded, _read_copy(target, loaded.plan), out)
+    require_free_file(out, force=force)
+    with interruptible(out):
+        loaded = load(model)
+        write_report(loaded, _read_copy(target, loaded.plan), out)
     if as_json:
-        _say_json({"report": str(out), "bytes": out.stat().st_size})
+        say_json({"report": str(out), "bytes": out.stat().st_size})
     else:
-        _say(f"Wrote {out}. It holds nothing private.", quiet=quiet)
+        say(f"Wrote {out}. It holds nothing private.", quiet=quiet)
 
 
 @app.command()
@@ -352,12 +311,12 @@ def run(
     from dpweave.report.html import report as write_report
     from dpweave.sinks import require_free
 
-    kept, page = model or _beside(out, ".dpw"), report_file or _beside(out, ".html")
+    kept, page = model or beside(out, ".dpw"), report_file or beside(out, ".html")
     require_free(out, overwrite=force)
     for path in (kept, page):
-        _require_free(path, force=force)
+        require_free_file(path, force=force)
     chosen = Plan.load(plan)
-    with _telling_what_was_spent(ledger, leftovers=(_part(kept),)):
+    with interruptible(kept, out, page, ledger=ledger):
         fitted = library_fit(
             source, chosen, epsilon=epsilon, delta=delta, ledger=ledger, label=label, progress=not quiet
         )
@@ -367,17 +326,17 @@ def run(
     rows = {name: table.num_rows for name, table in copy.items()}
     if as_json:
         certificate = json.loads(fitted.certificate.to_json())
-        _say_json(
+        say_json(
             {
                 "model": str(kept),
-                "target": _without_password(out),
+                "target": without_password(out),
                 "report": str(page),
                 "rows": rows,
                 "certificate": certificate,
             }
         )
     else:
-        _say(f"{_spent_words(fitted.certificate)}\nWrote {_without_password(out)}, {kept} and {page}.", quiet=quiet)
+        say(f"{spent_words(fitted.certificate)}\nWrote {without_password(out)}, {kept} and {page}.", quiet=quiet)
 
 
 @app.command()
@@ -411,15 +370,16 @@ def evaluate(
     from dpweave.report.evaluation import evaluate as library_evaluate
 
     if out is not None:
-        _require_free(out, force=force)
+        require_free_file(out, force=force)
     chosen = Plan.load(plan)
-    result = library_evaluate(source, _read_copy(target, chosen), chosen, k=k, target=predict)
-    if out is not None:
-        result.to_html(out)
+    with interruptible(*([] if out is None else [out])):
+        result = library_evaluate(source, _read_copy(target, chosen), chosen, k=k, target=predict)
+        if out is not None:
+            result.to_html(out)
     if as_json:
-        _say_json(result.to_dict())
+        say_json(result.to_dict())
     else:
-        _say(str(result))
+        say(str(result))
 
 
 @app.command()
@@ -450,9 +410,9 @@ def ledger(
         )
     found = {n: d for n, d in read(file).databases.items() if database in (None, n)}
     if as_json:
-        _say_json({"ledger": str(file), "databases": {n: _database_dict(d, delta) for n, d in found.items()}})
+        say_json({"ledger": str(file), "databases": {n: database_dict(d, delta) for n, d in found.items()}})
     else:
-        _say("\n\n".join(_database_words(n, d, delta) for n, d in found.items()) or "Nothing was ever spent.")
+        say("\n\n".join(database_words(n, d, delta) for n, d in found.items()) or "Nothing was ever spent.")
 
 
 @app.command()
@@ -472,12 +432,12 @@ def demo(
     """
     from dpweave.demo import run as run_demo
 
-    with _telling_what_was_spent(out / "ledger.jsonl"):
+    with interruptible(ledger=out / "ledger.jsonl"):
         result = run_demo(out, rows=rows, epsilon=epsilon, delta=delta, progress=not quiet)
     if as_json:
-        _say_json(result.to_dict())
+        say_json(result.to_dict())
     else:
-        _say(str(result), quiet=quiet)
+        say(str(result), quiet=quiet)
 
 
 # -- shared steps ------------------------------------------------------------------------------------------------------
@@ -509,42 +469,6 @@ def _read_copy(target: str, plan: Plan) -> SyntheticDatabase:
     return SyntheticDatabase(plan.database, tables)
 
 
-@contextmanager
-def _telling_what_was_spent(ledger: Path, *, leftovers: tuple[Path, ...] = ()) -> Iterator[None]:
-    """On Ctrl-C, remove what is half written and say what the interrupted run has spent; it stays spent."""
-    known = _runs(ledger)
-    try:
-        yield
-    except KeyboardInterrupt:
-        for path in leftovers:
-            path.unlink(missing_ok=True)
-        spent = [words for run, words in _runs(ledger).items() if run not in known]
-        _complain("interrupted; nothing was written. " + (" ".join(spent) or "Nothing was spent."))
-        raise typer.Exit(INTERRUPTED) from None
-
-
-def _runs(ledger: Path) -> dict[str, str]:
-    """Every run in a ledger, with words for what it has spent."""
-    from dpweave.privacy.accounting import Cost
-    from dpweave.privacy.ledger import read
-
-    if not ledger.exists():
-        return {}
-    found = {}
-    for database in read(ledger).databases.values():
-        for run, entries in database.runs.items():
-            total = sum((e.cost for e in entries), Cost.zero())
-            costs = ", ".join(f"rho {rho:.4g} of {table}" for table, rho in sorted(total.rho.items()) if rho > 0)
-            found[run] = f"Spent, and recorded in {ledger}: {costs}." if costs else "Nothing was spent."
-    return found
-
-
-def _spent_words(certificate: Certificate) -> str:
-    tables = ", ".join(f"{g.table} epsilon {g.epsilon:.4g}" for g in certificate.tables)
-    text = f"{certificate.statement} Spent: {tables}, at delta {certificate.delta:g} ({certificate.neighbours} neighbours)."
-    return textwrap.fill(text, 80, break_on_hyphens=False)
-
-
 def _capped_database(file: Path, database: str | None) -> str:
     from dpweave.privacy.ledger import read
 
@@ -556,93 +480,6 @@ def _capped_database(file: Path, database: str | None) -> str:
             f"say with --database which database the cap is for: {', '.join(known) or 'the ledger knows none yet'}"
         )
     return known[0]
-
-
-def _database_dict(found: DatabaseSummary, delta: float) -> dict[str, Any]:
-    tables = {}
-    for table in sorted({*found.total.rho, *found.total.delta}):
-        left = None if found.cap is None else found.cap.left(found.total, table)
-        tables[table] = {
-            "rho": found.total.rho.get(table, 0.0),
-            "delta_spent": found.total.delta.get(table, 0.0),
-            "epsilon": _epsilon(found, table, delta),
-            "rho_left": None if left is None else left.rho,
-        }
-    runs = [
-        {
-            "run": run,
-            "time": entries[0].time,
-            "label": entries[0].label,
-            "charges": sum(e.kind == "charge" for e in entries),
-            "rho": {
-                t: sum(e.cost.rho.get(t, 0.0) for e in entries)
-                for t in sorted({t for e in entries for t in e.cost.rho})
-            },
-        }
-        for run, entries in found.runs.items()
-    ]
-    cap = None if found.cap is None else {"epsilon": found.cap.epsilon, "delta": found.cap.delta}
-    return {"delta": delta, "cap": cap, "tables": tables, "runs": runs}
-
-
-def _epsilon(found: DatabaseSummary, table: str, delta: float) -> float | None:
-    """Return epsilon at ``delta``, or None where thresholds have used up so much delta already."""
-    return found.epsilon(table, delta=delta) if found.total.delta.get(table, 0.0) < delta else None
-
-
-def _database_words(name: str, found: DatabaseSummary, delta: float) -> str:
-    content = _database_dict(found, delta)
-    lines = [name]
-    if content["cap"]:
-        lines.append(f"  cap: epsilon {content['cap']['epsilon']:g}, delta {content['cap']['delta']:g}")
-    lines.append(f"  {'table':<30} {'rho':>10} {'epsilon':>10}  at delta {delta:g}")
-    for table, t in content["tables"].items():
-        epsilon = "–" if t["epsilon"] is None else f"{t['epsilon']:.4g}"
-        left = "" if t["rho_left"] is None else f"  rho {t['rho_left']:.4g} left"
-        lines.append(f"  {table[:30]:<30} {t['rho']:>10.4g} {epsilon:>10}{left}")
-    for r in content["runs"]:
-        who = f" by {r['label']}" if r["label"] else ""
-        spent = max(r["rho"].values(), default=0.0)
-        lines.append(f"  {r['time'][:16].replace('T', ' ')}  {r['charges']:>4} charges, rho {spent:.4g}{who}"[:80])
-    return "\n".join(lines)
-
-
-def _beside(target: str, suffix: str) -> Path:
-    """Name a file after a target: next to it, or here if the target is a server."""
-    if "://" in target:
-        return Path((target.split("?", 1)[0].rstrip("/").rsplit("/", 1)[-1] or "copy") + suffix)
-    return Path(target).with_suffix(suffix)
-
-
-def _part(path: Path) -> Path:
-    return path.with_name(path.name + ".part")
-
-
-def _require_free(path: Path, *, force: bool) -> None:
-    """Refuse an output that cannot be written, before anything is spent."""
-    if not path.parent.is_dir():
-        raise TargetError(f"there is no folder {path.parent} to write {path.name} into")
-    if path.is_dir():
-        raise TargetError(f"{path} is a folder; name a file")
-    if path.exists() and not force:
-        raise TargetError(f"{path} exists already; choose another name, or replace it with --force")
-
-
-def _write_text(path: Path, text: str) -> None:
-    draft = _part(path)
-    try:
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(path)
-    except OSError as error:
-        raise TargetError(f"{path} cannot be written: {error.strerror}") from None
-
-
-def _without_password(target: str) -> str:
-    """Cut user and password out of a URL."""
-    if "://" not in target or "@" not in target:
-        return target
-    scheme, rest = target.split("://", 1)
-    return f"{scheme}://{rest.rsplit('@', 1)[1]}"
 
 
 if __name__ == "__main__":

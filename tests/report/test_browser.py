@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import os
 import shutil
 import subprocess
@@ -14,6 +13,7 @@ import pytest
 
 from dpweave.report.evaluation import STAMP, evaluate
 from dpweave.report.html import report
+from tests.browsing import WIDTHS, chromium, requested, show, unreadable
 from tests.report.test_html import SECTIONS
 from tests.report.worlds import model, shop, shop_plan
 
@@ -21,38 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 pytestmark = pytest.mark.slow
-WIDTHS = (360, 1024, 1600)
-FLAGS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-dev-shm-usage",
-    "--hide-scrollbars",
-)
 
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
-    binary = shutil.which("chromium") or shutil.which("google-chrome")
-    driver = shutil.which("chromedriver")
-    if binary is None or driver is None:
-        pytest.skip(
-            "no chromium and chromedriver on the path; install the Debian packages chromium and chromium-driver"
-        )
-    options = webdriver.ChromeOptions()
-    options.binary_location = binary
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    opened = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=driver))
-    yield opened
-    opened.quit()
+    with chromium(tmp_path_factory.mktemp("profile")) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module")
@@ -75,22 +49,7 @@ def page(request: pytest.FixtureRequest, artifacts: Path) -> Path:
 
 
 def look(browser: Any, page: Path, *, width: int, dark: bool) -> None:
-    browser.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride",
-        {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500},
-    )
-    scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "screen", "features": scheme})
-    browser.get("about:blank")  # whatever the browser's own first page still does ends here
-    browser.get_log("browser")
-    browser.get_log("performance")
-    browser.get(page.resolve().as_uri())
-
-
-def requests(browser: Any) -> list[str]:
-    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    sent = [m["params"] for m in messages if m["method"] == "Network.requestWillBeSent"]
-    return [p["request"]["url"] for p in sent if not p["documentURL"].startswith(("chrome:", "about:"))]
+    show(browser, page.resolve().as_uri(), width=width, dark=dark)
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
@@ -98,7 +57,7 @@ def requests(browser: Any) -> list[str]:
 def test_it_opens_fits_and_stays_silent(browser: Any, page: Path, artifacts: Path, width: int, dark: bool) -> None:
     look(browser, page, width=width, dark=dark)
     assert browser.get_log("browser") == []
-    asked = [u for u in requests(browser) if not u.startswith("data:")]
+    asked = [u for u in requested(browser) if not u.startswith("data:")]
     assert asked == [page.resolve().as_uri()]
     wide, inner = browser.execute_script("return [document.documentElement.scrollWidth, window.innerWidth]")
     assert inner == width
@@ -144,22 +103,9 @@ def test_every_section_is_there_and_every_plot_is_drawn(browser: Any, page: Path
 
 
 def test_text_can_be_read(browser: Any, page: Path) -> None:
-    """Contrast of 4.5 to 1 (WCAG AA) for text on its background, in light and in dark."""
-    script = """
-      const parse = c => c.match(/[\\d.]+/g).map(Number);
-      const lum = c => { const f = c.slice(0, 3).map(v => { v /= 255; return v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4; });
-        return .2126 * f[0] + .7152 * f[1] + .0722 * f[2]; };
-      const back = e => { for (; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor); if (c.length < 4 || c[3] > 0) return c; } return [255, 255, 255]; };
-      const bad = [];
-      document.querySelectorAll('p,li,td,th,dt,dd,summary,figcaption,h1,h2,h3,h4,.badge,.unit,.soft,caption,a,.stamp').forEach(e => {
-        const a = lum(parse(getComputedStyle(e).color)), b = lum(back(e));
-        const ratio = (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
-        if (ratio < 4.5 && e.textContent.trim()) bad.push([e.tagName, e.className, e.textContent.slice(0, 40), ratio]);
-      });
-      return bad.slice(0, 5);"""
     for dark in (False, True):
         look(browser, page, width=1024, dark=dark)
-        assert browser.execute_script(script) == []
+        assert unreadable(browser) == []
 
 
 def test_the_keyboard_reaches_everything(browser: Any, page: Path) -> None:

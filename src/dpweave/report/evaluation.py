@@ -11,6 +11,7 @@ import json
 import math
 from dataclasses import asdict, dataclass, field
 from itertools import combinations
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,7 +33,6 @@ from dpweave.schema.domain import Attribute, Bins, Categories, Learn, Opaque, bi
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     import pyarrow as pa
 
@@ -161,10 +161,10 @@ class Evaluation:
 
     def to_html(self, path: str | Path) -> None:
         """Write the evaluation as one HTML file, stamped on every page."""
-        from dpweave.report.html import write
+        from dpweave.outputs import write_text
         from dpweave.report.showing import evaluation_page
 
-        write(path, evaluation_page(self))
+        write_text(Path(path), evaluation_page(self))
 
     def __str__(self) -> str:
         from dpweave.report.showing import evaluation_text

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpweave.errors import TargetError
+from dpweave.outputs import write_text
 from dpweave.report import drawing
 from dpweave.report.drawing import percent
 from dpweave.report.fidelity import STANDS_OUT, fidelity
@@ -40,19 +40,7 @@ def report(model: Model, db: Mapping[str, pa.Table], path: str | Path) -> None:
 
     It is made from the release and the synthetic database alone; no private row is read.
     """
-    write(path, render(model, db))
-
-
-def write(path: str | Path, text: str) -> None:
-    """Write a file, whole or not at all."""
-    target = Path(path)
-    temporary = target.with_name(target.name + ".part")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(target)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise TargetError(f"the page cannot be written to {target}: {error.strerror}") from None
+    write_text(Path(path), render(model, db))
 
 
 def render(model: Model, db: Mapping[str, pa.Table]) -> str:
