@@ -71,6 +71,72 @@ def test_the_certificate_is_the_whole_rho_and_no_more() -> None:
     assert {g.table for g in links.certificate.tables} == {"left", "right"}
 
 
+@pytest.mark.parametrize("alpha", [0.0, 0.2])
+def test_the_budget_of_the_theorem(alpha: float) -> None:
+    """`thm::DP_guarantee`: with eps0² = 2 rho / (K T) the K T choices and measurements cost rho, whole and part by part."""
+    degree, rounds, each = 12, 2, 2
+    links = learn(method=dw.PGD(T=rounds, K=each, k=2, alpha=alpha, slices=None), epsilon=2.0, max_degree=degree)
+    rho = rho_of_epsilon(2.0, delta=1e-5)
+    count, *rest = links.certificate.events
+    assert count["rho"]["left"] == pytest.approx(0.05 * rho, abs=1e-12)
+    eps0_squared = 2 * (rho - count["rho"]["left"]) / (each * rounds)
+    assert sum(e["rho"]["left"] for e in rest) == pytest.approx(each * rounds * eps0_squared / 2, abs=1e-12)
+    for event in rest:
+        share = alpha if event["verb"] == "select" else 1 - alpha
+        assert event["rho"]["left"] == pytest.approx(each * share * eps0_squared / 2, rel=1e-7)
+        for sigma in event.get("sigma", ()):  # `alg::Gaussian` on counts
+            assert sigma == pytest.approx(np.sqrt(2) * degree / np.sqrt((1 - alpha) * eps0_squared), rel=1e-6)
+    assert [e["verb"] for e in rest] == (["select", "measure"] if alpha else ["measure"]) * rounds
+    assert links.certificate.rho == pytest.approx(rho, abs=1e-12)
+    assert links.certificate.rho <= rho
+
+
+def test_what_the_promise_does_not_count_is_said() -> None:
+    plain = learn(method="random").certificate
+    assert len(plain.caveats) == 2
+    assert "comes on top" in plain.caveats[0]
+    assert "age, colour, paint, size were read off the synthetic tables" in plain.caveats[1]
+    given = learn(method="random", m_syn=50, domains={"colour": ["blue", "red"]}).certificate
+    assert "age, paint, size were read" in given.caveats[1]
+    assert "domains of colour were declared" in given.caveats[2]
+    assert "m_syn = 50, was given" in given.caveats[3]
+    assert "note: The number of synthetic links" in str(given)
+    assert "relative to the database after links" in learn(method="random", on_excess="truncate").certificate.statement
+
+
+KINDS = [(kind, own) for kind in ("many-to-many", "one-to-many", "one-to-one") for own in (False, True)]
+
+
+@pytest.mark.parametrize(("kind", "own"), KINDS)
+def test_the_papers_method_keeps_every_kind(kind: str, own: bool) -> None:
+    """Two tables or one with itself; more synthetic rows than real ones; workloads over 4 columns."""
+    people, things, pairs = tables(rows=60)
+    right_key = "friend" if own else "thing"
+    pairs = pairs.rename(columns={"thing": right_key})
+    pairs = pairs[pairs.person != pairs[right_key]] if own else pairs
+    if kind != "many-to-many":
+        pairs = pairs.drop_duplicates("person")
+    if kind == "one-to-one":
+        pairs = pairs.drop_duplicates(right_key)
+    left = pd.concat([people, people.head(25)])
+    found = dw.link(
+        people, people if own else things, pairs, left_key="person", right_key=right_key, kind=kind,
+        synthetic_left=left, synthetic_right=left if own else things.head(40), max_degree=20, k=4, epsilon=50.0,
+        delta=1e-5, method=dw.PGD(T=1, K=1, k=4, slices=2, slice_rows=30, iterations=5),
+    ).pairs.to_pandas()  # fmt: skip
+    assert len(found)
+    assert not found.duplicated().any()
+    assert found.left.between(0, 84).all()
+    assert found.right.between(0, 84 if own else 39).all()
+    if kind == "one-to-many":
+        assert sorted(found.left) == list(range(85))
+    if kind == "one-to-one":
+        assert found.left.is_unique
+        assert found.right.is_unique
+    if own:
+        assert (found.left != found.right).all()
+
+
 def test_one_to_many_gives_every_child_one_parent() -> None:
     people, things, pairs = tables(rows=2000)
     children = pairs.drop_duplicates("person")
@@ -140,6 +206,18 @@ people_, things_, pairs_ = tables()
         ({"epsilon": float("nan")}, "epsilon is nan"),
         ({"delta": 0.0}, "delta is 0"),
         ({"pairs": pairs_, "kind": "one-to-many"}, "more than once"),
+        ({"pairs": pairs_.drop_duplicates("person"), "kind": "one-to-one"}, "more than max_degree = 1"),
+        ({"pairs": pairs_.assign(thing=pairs_.thing.astype(str))}, "compares 'thing' of type text"),
+        ({"left": pd.concat([people_, people_])}, "share the same person"),
+        ({"synthetic_left": people_.assign(age=people_.age.astype(str))}, "'age' is int64 in left and text in synth"),
+        ({"domains": {"color": ["red", "blue"]}}, "did you mean 'colour'"),
+        ({"m_syn": 3.5}, "m_syn must be a whole number of at least 0, not 3.5"),
+        ({"m_syn": -1}, "m_syn must be a whole number"),
+        ({"m_syn": 299, "kind": "one-to-many", "pairs": pairs_.drop_duplicates("person")}, "exactly one"),
+        ({"seed": "now"}, "seed must be a whole number"),
+        ({"method": 5}, "method is 5; give a name or a link model"),
+        ({"max_degree": 0}, "at least 1, not 0"),
+        ({"k": 1}, "k must be a whole number of at least 2"),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_spent(changes: dict[str, Any], says: str, tmp_path: Any) -> None:

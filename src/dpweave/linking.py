@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -18,7 +18,7 @@ from dpweave.privacy.noise import InsecureNoise
 from dpweave.privacy.release import certify
 from dpweave.progress import reporter
 from dpweave.relations import Relation, relations
-from dpweave.schema.arrow import type_of_arrow
+from dpweave.schema.arrow import arrow_type, type_of_arrow
 from dpweave.schema.codec import Codec
 from dpweave.schema.coding import encode_table
 from dpweave.schema.domain import Attribute, Bins, Categories, View, parse_degree
@@ -104,7 +104,11 @@ def link(
     plan = task.plan(k=k, neighbours=neighbours, on_excess=on_excess)
     model = task.model(method, k=k)
     rho = rho_of_epsilon(epsilon, delta=delta)
-    task.rehearse(plan, model, m_syn)
+    for name, number in (("m_syn", 0 if m_syn is None else m_syn), ("seed", seed)):
+        if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 0:
+            raise UsageError(f"{name} must be a whole number of at least 0, not {number!r}")
+    rng = np.random.default_rng(seed)
+    problem = task.rehearse(plan, model, m_syn)
     report = reporter(progress)
     with open_source(task.frames) as source:
         source.declare(plan.database)
@@ -120,13 +124,14 @@ def link(
         counting, learning = split(rho, [COUNTING, 1 - COUNTING])
         with report.step("count links"):
             measured, scale = task.count(curator, plan, rho=counting)
-        problem = task.problem(plan, measured=measured, links=task.links(measured * scale) if m_syn is None else m_syn)
+        wanted = task.links(measured * scale) if m_syn is None else m_syn
+        problem = replace(problem, links=wanted, links_measured=measured)
         relation = task.relation(plan)
         with report.step("learn links"):
             window = curator.window(relation.view, name=link_task(relation).name)
-            rng = np.random.default_rng(seed)
             result = model.learn(window, problem, rho=learning, rng=rng, progress=report.inside)
         certificate = certify(plan.promise, book, delta=delta, insecure=curator.insecure)
+    certificate = replace(certificate, caveats=task.caveats(m_syn))
     return Links(_pairs_table(result.pairs), certificate, curator.release)
 
 
@@ -174,6 +179,12 @@ class _Task:
                 raise UsageError(
                     f"synthetic_{side} and {side} must have the same columns; only one of them has {odd!r}"
                 )
+            for name in sorted(want):
+                _require_same_kind(name, side, arrows[side][name], arrows[f"synthetic_{side}"][name])
+        columns = {c for side in ("left", "right") for c in arrows[side].column_names}
+        for name in self.domains:
+            if name not in columns:
+                raise UsageError(f"domains has no column to declare for {name!r}: {nearest(name, columns)}")
         object.__setattr__(self, "_arrows", arrows)
 
     @property
@@ -277,11 +288,34 @@ class _Task:
     def model(self, method: str | LinkModel, *, k: int) -> LinkModel:
         """Return the link model by its name, or as it was given."""
         if not isinstance(method, str):
+            if not isinstance(method, LinkModel):
+                raise UsageError(f"method is {method!r}; give a name or a link model such as dw.PGD(T=10)")
             return method
         return link_model(method) if method == "random" else link_model(method, k=k)
 
-    def rehearse(self, plan: Plan, model: LinkModel, m_syn: int | None) -> None:
-        """Raise what would be wrong with the request, before anything is spent."""
+    def caveats(self, m_syn: int | None) -> tuple[str, ...]:
+        """Say what the promise takes as public, because it was brought and not measured."""
+        found = ["The synthetic tables were brought: what making them cost comes on top of this epsilon and delta."]
+        read = sorted(
+            {c for s in ("left", "right") for c in self.arrows[s].column_names}
+            - {self.left_key, self.right_key, *self.domains}
+        )
+        if read:
+            found.append(
+                f"The domains of {', '.join(read)} were read off the synthetic tables, "
+                "which must be private themselves or public."
+            )
+        if self.domains:
+            found.append(f"The domains of {', '.join(sorted(self.domains))} were declared and are taken as public.")
+        if m_syn is not None:
+            found.append(
+                f"The number of synthetic links, m_syn = {m_syn}, was given: no budget was spent on it, so it must not "
+                "come from the private links. By default it is measured."
+            )
+        return tuple(found)
+
+    def rehearse(self, plan: Plan, model: LinkModel, m_syn: int | None) -> LinkProblem:
+        """Raise what would be wrong with the request, before anything is spent; return it with a made-up link count."""
         relation = self.relation(plan)
         if not relation.learnable:
             raise UsageError("both tables need at least one column besides their keys; there is nothing to correlate")
@@ -291,6 +325,7 @@ class _Task:
         problem = self.problem(plan, measured=1.0, links=self.links(1.0) if m_syn is None else m_syn)
         if not isinstance(model, RandomWiring) and hasattr(model, "workloads"):
             model.workloads(problem)
+        return problem
 
     def links(self, wanted: float) -> int:
         """Return the nearest number of links that the kind allows for the synthetic rows."""
@@ -355,6 +390,21 @@ class _Task:
 
 PARENT = "parent_key"
 """Column that a child gets for the key of its parent, where pairs are brought apart from the children."""
+
+
+NUMBERS = ("integer", "float", "decimal")
+
+
+def _require_same_kind(name: str, side: str, real: pa.ChunkedArray, synthetic: pa.ChunkedArray) -> None:
+    """Refuse a column whose synthetic values could never equal a real one."""
+    if synthetic.null_count == len(synthetic):
+        return
+    kinds = [type_of_arrow(x.type) for x in (real, synthetic)]
+    words = ["number" if k.kind in NUMBERS else str(arrow_type(k)) for k in kinds]
+    if words[0] != words[1]:
+        raise UsageError(
+            f"{name!r} is {kinds[0]} in {side} and {kinds[1]} in synthetic_{side}; give both the same type"
+        )
 
 
 def _codec(column: ColumnPlan) -> Codec:

@@ -284,3 +284,70 @@ def test_without_noise_the_relaxed_solution_is_right_on_movielens() -> None:
     assert 100 * np.mean(errors) < 1
     pairs = rewire(block, truth, problem, iterations=50, rng=np.random.default_rng(0))
     assert_kind_is_kept(problem, pairs)
+
+
+PLAN = """
+protect = ["users", "movies"]
+neighbours = "record"
+k = 2
+
+[tables.users]
+primary_key = ["id"]
+mechanism = "independent"
+[tables.users.columns]
+id = { type = "int64", nullable = false, domain = "key" }
+age = { type = "int64", nullable = false, domain = [0, 1] }
+
+[tables.movies]
+primary_key = ["id"]
+mechanism = "independent"
+[tables.movies.columns]
+id = { type = "int64", nullable = false, domain = "key" }
+genre = { type = "int64", nullable = false, domain = [0, 1] }
+
+[tables.ratings]
+primary_key = ["id"]
+[tables.ratings.columns]
+id = { type = "int64", nullable = false, domain = "key" }
+user = { type = "int64", nullable = false, domain = "key" }
+movie = { type = "int64", nullable = false, domain = "key" }
+[tables.ratings.keys.user]
+columns = ["user"]
+references = "users"
+target = ["id"]
+role = "owning"
+max_degree = 3
+[tables.ratings.keys.movie]
+columns = ["movie"]
+references = "movies"
+target = ["id"]
+role = "linking"
+max_degree = 60
+method = "pgd"
+"""
+
+
+def test_a_plan_may_ask_for_it() -> None:
+    """`dw.fit` with ``method = "pgd"``: learned through the Curator, wired anew by every sample, charged to the ledger."""
+    import pandas as pd
+
+    import dpweave as dw
+
+    rng = np.random.default_rng(0)
+    rows = 400
+    movies = pd.DataFrame({"id": np.arange(50), "genre": np.arange(50) % 2})
+    users = pd.DataFrame({"id": np.arange(rows), "age": rng.integers(0, 2, rows)})
+    # The young rate movies of genre 0, the others of genre 1.
+    ratings = pd.DataFrame({"id": np.arange(3 * rows), "user": np.repeat(users.id, 3).to_numpy()})
+    ratings["movie"] = 2 * rng.integers(0, 25, len(ratings)) + users.age.to_numpy()[ratings.user]
+    plan = dw.Plan.from_toml(PLAN)
+    model = dw.fit({"users": users, "movies": movies, "ratings": ratings}, plan, epsilon=30.0, delta=1e-6)
+    asked = {e["verb"] for e in model.certificate.events if e["what"] == "links:ratings.movie"}
+    assert asked == {"select", "measure"}  # the paper's method chooses what it measures
+    assert model.certificate.epsilon <= 30.0
+    for seed in (1, 2):
+        made = model.sample(seed=seed).to_pandas()
+        joined = made["ratings"].merge(made["users"], left_on="user", right_on="id", suffixes=("", "_u"))
+        joined = joined.merge(made["movies"], left_on="movie", right_on="id", suffixes=("", "_m"))
+        assert len(joined) > rows
+        assert (joined.age == joined.genre).mean() > 0.8

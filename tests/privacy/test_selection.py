@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -28,11 +28,18 @@ def grid(value: float) -> Fraction:
     return Fraction(math.floor(Fraction(value) * 1024 + Fraction(1, 2)), 1024)
 
 
+def largest_gap(weight: float) -> int | float:
+    """Where a gap is cut, so that a score stays below 2⁴²: the largest whole one with weight · gap · 1024 <= 2⁵²."""
+    return math.floor(2**52 / (grid(weight) * 1024)) if grid(weight) else math.inf
+
+
 @given(counts, predictions, weights, penalties)
+@example(np.full(6, 10**9), np.full(6, -1e7), 1000.0, 0.0)  # cut
+@example(np.full(6, 10**9), np.full(6, -1e7), 0.0, 1.0)
 def test_score_is_exact(x: np.ndarray, prediction: np.ndarray, weight: float, penalty: float) -> None:
     candidate = Candidate(("a",), prediction, weight=weight, penalty=penalty)
-    exact = grid(weight) * sum(abs(int(c) - round(p)) for c, p in zip(x, prediction.tolist(), strict=True))
-    assert Fraction(score(x, candidate)) == exact - grid(penalty)
+    gap = sum(abs(int(c) - round(p)) for c, p in zip(x, prediction.tolist(), strict=True))
+    assert Fraction(score(x, candidate)) == grid(weight) * min(gap, largest_gap(weight)) - grid(penalty)
 
 
 @given(counts, predictions, weights, penalties, hnp.arrays(np.int64, 6, elements=st.integers(-4, 4)))
