@@ -1,13 +1,17 @@
 r"""How one budget is shared over everything a fit has to ask (PRIVACY §5).
 
 A task i has a weight :math:`w_i` and touches some protected tables. With :math:`W_t = \sum_{i \ni t} w_i`, it gets
-:math:`\rho_i = \rho\, w_i / \max_{t \in i} W_t`. Then no column of the ledger passes ρ:
+:math:`\rho_i = \rho\, w_i / \max_{t \in i} W_t`. Then no column of the ledger passes ρ, whatever the weights:
 :math:`\sum_{i \ni t} \rho_i \le \sum_{i \ni t} \rho\, w_i / W_t = \rho`. Tasks that touch different tables do not compete.
+
+Weights: the plan's shares divide the budget between learned domains, sizes, tables and links. Domains and sizes share
+theirs evenly; tables and links by what each is worth (:mod:`dpweave.worth`), worked out for every protected table among the
+tasks that touch it. A task that touches several takes the smallest of its parts.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -16,11 +20,12 @@ from dpweave.links.base import LinkModel, link_model
 from dpweave.links.workload import cross_workloads
 from dpweave.privacy.accounting import require_number, rho_of_epsilon, round_down, subtract
 from dpweave.privacy.sensitivity import movement
-from dpweave.relations import Relation, counted_keys, is_single, model_columns, relations
+from dpweave.relations import Relation, counted_keys, is_dictated, is_single, model_columns, relations
 from dpweave.schema.domain import Attribute, Learn, View, degree
+from dpweave.worth import Worth, relation_worth, shares, table_worth, varying
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from dpweave.plan import Plan
 
@@ -34,7 +39,8 @@ class Task:
     group: str
     table: str
     item: str = ""
-    weight: float = 1.0
+    weight: float = field(default=1.0, compare=False)
+    """What the plan says of its importance."""
 
     @property
     def name(self) -> str:
@@ -66,14 +72,23 @@ def tasks(plan: Plan) -> tuple[Task, ...]:
             if not is_single(plan, child, key)
         ]
         out.append(Task("sizes", name))
-        if columns := model_columns(plan, name):
-            out.append(Task("tables", name, weight=table.weight * len(columns)))
+        if model_columns(plan, name):
+            out.append(Task("tables", name, weight=table.weight))
     out += [
         Task("links", r.table, r.key, weight=plan.table[r.table].key[r.key].weight)
         for r in relations(plan)
-        if r.learnable and link_method(plan, r.table, r.key) != "random"
+        if is_learned(plan, r)
     ]
     return tuple(out)
+
+
+def is_learned(plan: Plan, relation: Relation) -> bool:
+    """Whether a relation has anything to learn: its method wants to, both sides vary, and no other key dictates it."""
+    return (
+        link_method(plan, relation.table, relation.key) != "random"
+        and not is_dictated(plan, relation.table, relation.key)
+        and all(varying(plan, relation))
+    )
 
 
 def link_task(relation: Relation) -> Task:
@@ -129,18 +144,40 @@ def allocate(plan: Plan, *, epsilon: float, delta: float) -> Allocation:
     categories = [t for t in todo if is_category(plan, t)]
     for_categories = delta * plan.shares.delta_domains if categories else 0.0
     rho = rho_of_epsilon(epsilon, delta=subtract(delta, for_categories))
-    weights = {task: Fraction(_group_weight(plan, task, todo, reach)) for task in todo}
+    weights = _weights(plan, todo, reach, rho)
     load = {t: sum((weights[i] for i in todo if t in reach[i]), Fraction()) for t in plan.promise.protected}
-    shares = {i: round_down(Fraction(rho) * weights[i] / max(load[t] for t in reach[i])) for i in todo}
-    if any(not share > 0 for share in shares.values()):
+    given = {i: round_down(Fraction(rho) * weights[i] / max(load[t] for t in reach[i])) for i in todo}
+    if any(not share > 0 for share in given.values()):
         raise UsageError(f"epsilon {epsilon:g} is too small to be shared over {len(todo)} tasks")
     most = max((sum(t in reach[i] for i in categories) for t in plan.promise.protected), default=0)
     each = round_down(Fraction(for_categories) / most) if most else 0.0
-    return Allocation(rho, delta, for_categories, shares, each)
+    return Allocation(rho, delta, for_categories, given, each)
 
 
-def _group_weight(plan: Plan, task: Task, todo: tuple[Task, ...], reach: Mapping[Task, tuple[str, ...]]) -> float:
-    """Return the group's share, divided over the tasks of the group that touch the same protected table."""
-    share: float = getattr(plan.shares, task.group)
-    rivals = max(sum(o.weight for o in todo if o.group == task.group and t in reach[o]) for t in reach[task])
-    return share * task.weight / rivals
+def _weights(
+    plan: Plan, todo: tuple[Task, ...], reach: Mapping[Task, tuple[str, ...]], rho: float
+) -> dict[Task, Fraction]:
+    """Return each task's part of its group's share, the smallest one over the protected tables it touches."""
+    share = {group: float(getattr(plan.shares, group)) for group in dict.fromkeys(i.group for i in todo)}
+    parts: dict[Task, list[Fraction]] = {i: [] for i in todo}
+    for t in plan.promise.protected:
+        present = dict.fromkeys(i.group for i in todo if t in reach[i])
+        for group in present:
+            members = [i for i in todo if i.group == group and t in reach[i]]
+            budget = rho * share[group] / sum(share[g] for g in present)
+            for i, part in zip(members, _parts(plan, group, members, budget), strict=True):
+                parts[i].append(Fraction(share[group]) * Fraction(part))
+    return {i: min(found) for i, found in parts.items()}
+
+
+def _parts(plan: Plan, group: str, members: Sequence[Task], rho: float) -> list[float]:
+    if group in ("tables", "links"):
+        return shares([_worth(plan, task) for task in members], rho=rho)
+    return [1 / len(members)] * len(members)
+
+
+def _worth(plan: Plan, task: Task) -> Worth:
+    if task.group == "tables":
+        return table_worth(plan, task.table, weight=task.weight)
+    relation = next(r for r in relations(plan) if (r.table, r.key) == (task.table, task.item))
+    return relation_worth(plan, relation, weight=task.weight)

@@ -32,6 +32,8 @@ class Cloth:
     """
 
     def __init__(self, plan: Plan, public: Mapping[str, pa.Table], *, seed: int) -> None:
+        from dpweave.report.coding import follow
+
         self.plan = plan
         self.public = public
         self.rows: dict[str, int] = {}
@@ -45,6 +47,8 @@ class Cloth:
                 if isinstance(c.domain, Categories | Bins)
             }
             self.lay(name, table.num_rows, encode_table(table, codecs))
+            for key in plan.database[name].foreign_keys:
+                self.links[name, key.name] = follow(public, plan.database, name, key)
 
     def rng(self, *what: str) -> np.random.Generator:
         """Return the random numbers for one purpose, the same whatever else is drawn."""

@@ -10,7 +10,7 @@ import textwrap
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from dpweave.budget import Allocation, Task, allocate, is_category, link_method, task_view, touched
+from dpweave.budget import Allocation, Task, allocate, is_category, is_learned, link_method, task_view, touched
 from dpweave.privacy.accounting import gaussian_sigma, split
 from dpweave.privacy.sensitivity import movement
 from dpweave.relations import degree_codecs, derived_codecs, model_columns, relations
@@ -279,7 +279,7 @@ def _mechanism(plan: Plan, table: TablePlan, allocation: Allocation) -> tuple[st
     from dpweave.tables.auto import choose
 
     shape = _shape(plan, table.name)
-    task = Task("tables", table.name, weight=table.weight * len(model_columns(plan, table.name)))
+    task = Task("tables", table.name)
     if task not in allocation.tasks:
         return "none", "it has no column to model, only keys"
     if table.mechanism != "auto":
@@ -294,7 +294,7 @@ def _method(plan: Plan, table: str, key: str) -> str:
     """Return how a key's links are made; both keys of a pure junction are one relation."""
     for relation in relations(plan):
         if relation.table == table and key in (relation.key, relation.joint):
-            return link_method(plan, table, relation.key) if relation.learnable else "random"
+            return link_method(plan, table, relation.key) if is_learned(plan, relation) else "random"
     return "random"
 
 

@@ -1,8 +1,8 @@
 """Relations of a plan in the order they are woven, each with the view its links are learned on (ALGORITHMS B5).
 
 A foreign key is learned between the row that holds it, with its own columns and those of parents attached before, and
-the row it leads to, with its columns and those of its own parents. A pure junction of two keys is one many-to-many
-relation between the rows its keys lead to.
+the row it leads to, with its columns and those of its own parents. Keys from one public table to another are known, so they
+count as attached from the start. A pure junction of two keys is one many-to-many relation between the rows its keys lead to.
 """
 
 from __future__ import annotations
@@ -104,9 +104,16 @@ def model_columns(plan: Plan, table: str) -> tuple[str, ...]:
     return (*(c.name for c in plan.table[table].modelled), *derived_codecs(plan, table))
 
 
+def is_dictated(plan: Plan, table: str, key: str) -> bool:
+    """Whether a key shares columns with another one, so that its targets are drawn among those that agree."""
+    foreign = plan.database[table].foreign_keys
+    own = set(plan.database[table].key[key].columns)
+    return any(own & set(other.columns) for other in foreign if other.name != key)
+
+
 def relations(plan: Plan) -> tuple[Relation, ...]:
     """Every foreign key of the private tables, in the order they are woven."""
-    wired: dict[str, list[str]] = {}
+    wired = {name: [k.key.name for k in plan.table[name].keys] for name in plan.public}
     out: list[Relation] = []
     for name in weaving_order(plan):
         wired[name] = []

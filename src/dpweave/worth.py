@@ -1,0 +1,168 @@
+r"""What a share of the budget is worth to a table or a relation, by public facts alone.
+
+A task counts P marginals of about s cells each over n rows, and one unit moves each of them by Δ. If it gets ρ and splits
+it evenly, then :math:`\sigma^2 = P \Delta^2 / (2\rho)`, and noise alone puts the shares of a marginal about
+:math:`c/\sqrt\rho` off in L1, with :math:`c = \Delta s \sqrt{P/2} / n`. Before anything is counted they are off by a: links
+lean away from chance by a coefficient of variance :math:`\tau^2` per cell (:mod:`dpweave.links.design`), so
+:math:`a = \tau\sqrt{s}`, and never by more than 2. Shrinking by evidence joins the two:
+
+.. math:: e(\rho) = \frac{a}{\sqrt{1 + \rho/\rho_0}}, \qquad \rho_0 = (c/a)^2.
+
+**Sharing.** :math:`\sum_i w_i e_i(\rho_i)` under :math:`\sum_i \rho_i = R` is convex. Its minimum has equal slopes λ
+wherever something is spent:
+
+.. math:: \rho_i = \rho_{0i} \Bigl[\Bigl(\frac{w_i a_i}{2\lambda\rho_{0i}}\Bigr)^{2/3} - 1\Bigr]_+ .
+
+Where counts are much better than ignorance (:math:`\rho_i \gg \rho_{0i}`) this is :math:`\rho_i \propto (w_i c_i)^{2/3}`
+as for errors :math:`c_i/\sqrt{\rho_i}`. What the budget cannot tell from noise anyway is not bought.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dpweave.links.design import DECAY, FIRST_ORDER
+from dpweave.privacy.sensitivity import movement
+from dpweave.relations import degree_codecs, model_columns, presence_codecs
+from dpweave.schema.domain import Learn, Opaque, View, parse_presence, size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from dpweave.plan import Plan
+    from dpweave.relations import Relation
+
+UNDECLARED_ROWS = 10_000
+"""Rows that a protected table is taken to have where the plan does not say; an owner is taken to use half of its bounds."""
+UNKNOWN_CATEGORIES = 12
+UNKNOWN_DEGREES = 6
+"""Codes that a column is taken to have whose domain is still to be learned."""
+UNKNOWN = 1.0
+"""Variance of the cells of a column of which nothing is known."""
+LEAST = 0.1
+"""No task gets less than this part of an even share, since all of this rests on guesses."""
+
+
+@dataclass(frozen=True)
+class Worth:
+    """A task's error as a function of what it gets: ``weight * error / sqrt(1 + rho / halfway)``."""
+
+    weight: float
+    error: float
+    halfway: float
+
+    @classmethod
+    def of(cls, *, weight: float, marginals: int, cells: float, moved: float, rows: float, variance: float) -> Worth:
+        """Work out a and ρ₀ as in the module's formulas."""
+        error = min(math.sqrt(variance * cells), 2.0)
+        noise = moved * cells * math.sqrt(marginals / 2) / rows
+        return cls(weight, error, max((noise / error) ** 2, 1e-300))
+
+    def left(self, rho: float) -> float:
+        """Weighted error that is left for ``rho``."""
+        return self.weight * self.error / math.sqrt(1 + rho / self.halfway)
+
+    def bought(self, slope: float) -> float:
+        """How much to spend so that a little more would lower the error by ``slope`` per unit of rho."""
+        return self.halfway * max(math.pow(self.weight * self.error / (2 * slope * self.halfway), 2 / 3) - 1.0, 0.0)
+
+
+def shares(worths: Sequence[Worth], *, rho: float) -> list[float]:
+    """Split ``rho`` so that the errors add up to the least; returns parts of one, none below a tenth of an even part.
+
+    >>> few, many = (
+    ...     Worth.of(weight=1, marginals=4, cells=20, moved=d, rows=10_000, variance=1.0) for d in (1, 8)
+    ... )
+    >>> [round(s, 2) for s in shares([few, many], rho=1.0)]  # as 1 to 8^(2/3) = 4, but for the least part
+    [0.23, 0.77]
+    """
+    steepest = max(w.weight * w.error / (2 * w.halfway) for w in worths)
+    low, high = math.log(steepest) - 1.0, math.log(steepest)
+    while sum(w.bought(math.exp(low)) for w in worths) < rho:
+        low -= 4.0
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if sum(w.bought(math.exp(middle)) for w in worths) > rho else (low, middle)
+    found = [w.bought(math.exp(low)) for w in worths]
+    total = sum(found)
+    return [LEAST / len(worths) + (1 - LEAST) * x / total for x in found]
+
+
+def table_worth(plan: Plan, table: str, *, weight: float) -> Worth:
+    """Worth of the columns of a table, about which nothing is known before."""
+    columns = model_columns(plan, table)
+    own = tuple(c for c in columns if parse_presence(c) is None) or columns
+    sizes = [codes(plan, table, c) for c in columns]
+    return Worth.of(
+        weight=weight * len(columns),
+        marginals=len(columns),
+        cells=_typical(sizes),
+        moved=_moved(plan, View.of_table(table, columns), own[:1]),
+        rows=seen_rows(plan, table),
+        variance=UNKNOWN,
+    )
+
+
+def relation_worth(plan: Plan, relation: Relation, *, weight: float) -> Worth:
+    """Worth of the links of a relation, which lean a little away from chance (:mod:`dpweave.links.design`)."""
+    left, right = varying(plan, relation)
+    return Worth.of(
+        weight=weight * (len(left) + len(right)),
+        marginals=len(left) * len(right),
+        cells=_typical(left.values()) * _typical(right.values()),
+        moved=_moved(plan, relation.view, (next(iter(left)), next(iter(right)))),
+        rows=seen_rows(plan, relation.table),
+        variance=FIRST_ORDER * DECAY,
+    )
+
+
+def varying(plan: Plan, relation: Relation) -> tuple[dict[str, int], dict[str, int]]:
+    """Columns of either side that can differ from row to row, with about how many codes they have."""
+    walk = plan.promise.graph.walk
+    sides = (
+        {name: codes(plan, walk(relation.table, a.path), a.column) for name, a in side}
+        for side in (relation.left, relation.right)
+    )
+    left, right = ({name: n for name, n in side.items() if n > 1} for side in sides)
+    return left, right
+
+
+def codes(plan: Plan, table: str, column: str) -> int:
+    """Number of codes of a column, guessed where its domain is still to be learned."""
+    planned = plan.table[table].column.get(column)
+    if planned is None:
+        degrees = degree_codecs(plan, table).get(column)
+        return min(degrees.size, UNKNOWN_DEGREES) if degrees is not None else presence_codecs(plan, table)[column].size
+    match planned.domain:
+        case None:
+            return 1
+        case Learn(bins=bins):
+            return (bins if planned.column.type.ordered else UNKNOWN_CATEGORIES) + planned.column.nullable
+        case Opaque():
+            return 1 + planned.column.nullable
+        case domain:
+            return size(domain, nullable=planned.column.nullable)
+
+
+def seen_rows(plan: Plan, table: str) -> float:
+    """About how many rows of a private table are counted: as declared, but no more than the bounds let through."""
+    chain = plan.promise.chain(table)
+    root = plan.promise.root(table)
+    units = plan.table[root].rows
+    units = UNDECLARED_ROWS if units is None else units
+    declared = plan.table[table].rows
+    bounds = [plan.promise.bounds[step] for step in chain]
+    usual = units * math.prod(max(b / 2, 1.0) for b in bounds)
+    return max(min(usual if declared is None else declared, units * math.prod(bounds)), 1.0)
+
+
+def _typical(sizes: Iterable[int]) -> float:
+    """Geometric mean."""
+    logs = [math.log(s) for s in sizes]
+    return math.exp(sum(logs) / len(logs))
+
+
+def _moved(plan: Plan, view: View, columns: tuple[str, ...]) -> float:
+    return max(movement(plan.promise, view, columns, unit).l2 for unit in plan.promise.protected)
