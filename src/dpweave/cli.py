@@ -246,7 +246,7 @@ def sample(
     require_free(out, overwrite=force)
     with interruptible(out):
         copy = _sample_and_write(load(model), out, scale=scale, seed=seed, force=force, quiet=quiet)
-    rows = {name: table.num_rows for name, table in copy.items()}
+    rows = copy.rows
     if as_json:
         say_json({"target": without_password(out), "scale": scale, "seed": seed, "rows": rows})
     else:
@@ -323,7 +323,7 @@ def run(
         fitted.save(kept)
         copy = _sample_and_write(fitted, out, scale=scale, seed=seed, force=force, quiet=quiet)
         write_report(fitted, copy, page)
-    rows = {name: table.num_rows for name, table in copy.items()}
+    rows = copy.rows
     if as_json:
         certificate = json.loads(fitted.certificate.to_json())
         say_json(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpweave.parts import Part, Warp
 from dpweave.relations import derived_codecs
 from dpweave.schema.codec import Codec
 from dpweave.schema.coding import encode_table
@@ -26,33 +27,68 @@ Mask = np.ndarray[Any, Any]
 
 
 class Cloth:
-    """Rows, codes and links while a database is woven; public tables lie ready from the start.
+    """Rows, codes and links while a database, or a part of one, is woven.
+
+    ``ready`` are the tables that are there from the start: public ones, and those that an earlier part made for all.
 
     ``links[table, key]`` holds one position of the target table for each row, or -1 where the key leads nowhere.
     """
 
-    def __init__(self, plan: Plan, public: Mapping[str, pa.Table], *, seed: int) -> None:
-        from dpweave.report.coding import follow
-
+    def __init__(
+        self,
+        plan: Plan,
+        public: Mapping[str, pa.Table],
+        *,
+        seed: int,
+        part: Part | None = None,
+        warp: Warp | None = None,
+    ) -> None:
         self.plan = plan
-        self.public = public
+        self.part = part or Part()
+        self.warp = warp or Warp()
+        self.ready: dict[str, pa.Table] = {**public, **self.warp.tables}
         self.rows: dict[str, int] = {}
         self.codes: dict[str, dict[str, IntArray]] = {}
-        self.links: dict[tuple[str, str], IntArray] = {}
+        self.links: dict[tuple[str, str], IntArray] = dict(self.warp.links)
         self._seed = seed
-        for name, table in public.items():
-            codecs = {
-                c.name: Codec(c.column, c.domain)
-                for c in plan.table[name].columns
-                if isinstance(c.domain, Categories | Bins)
-            }
-            self.lay(name, table.num_rows, encode_table(table, codecs))
-            for key in plan.database[name].foreign_keys:
-                self.links[name, key.name] = follow(public, plan.database, name, key)
+        for name, table in self.ready.items():
+            known = self.warp.codes.get(name)
+            self.lay(name, table.num_rows, self._encode(name, table) if known is None else known)
+            if known is None:
+                self._follow(public, name)
 
-    def rng(self, *what: str) -> np.random.Generator:
-        """Return the random numbers for one purpose, the same whatever else is drawn."""
-        return np.random.default_rng([self._seed, *(zlib.crc32(w.encode()) for w in what)])
+    def _encode(self, name: str, table: pa.Table) -> dict[str, IntArray]:
+        columns = self.plan.table[name].columns
+        codecs = {c.name: Codec(c.column, c.domain) for c in columns if isinstance(c.domain, Categories | Bins)}
+        return encode_table(table, codecs)
+
+    def _follow(self, public: Mapping[str, pa.Table], name: str) -> None:
+        from dpweave.report.coding import follow
+
+        for key in self.plan.database[name].foreign_keys:
+            self.links[name, key.name] = follow(public, self.plan.database, name, key)
+
+    def rng(self, *what: str, common: bool = False) -> np.random.Generator:
+        """Return the random numbers for one purpose, the same whatever else is drawn; if ``common``, in every part."""
+        part = [] if common or not self.part.index else [self.part.index]
+        return np.random.default_rng([self._seed, *(zlib.crc32(w.encode()) for w in what), *part])
+
+    def part_of(self, name: str) -> Part:
+        """The part of a table that is woven here: all of it where it is common to all parts."""
+        return Part() if name in self.warp.common else self.part
+
+    def is_divided(self, name: str, key: ForeignKey) -> bool:
+        """Whether parts have rows of their own that lead by ``key`` to private rows they have in common."""
+        return key.target in self.warp.common and name not in self.warp.common
+
+    def places(self, name: str, keys: Sequence[ForeignKey]) -> IntArray | None:
+        """One number per combination of targets, the same in every part; None where no two parts can have one."""
+        if self.part.count == 1 or not all(k.target in self.ready or k.target in self.warp.common for k in keys):
+            return None
+        place = np.zeros(self.rows[name], dtype=np.int64)
+        for key in keys:
+            place = place * (self.rows[key.target] + 1) + self.links[name, key.name] + 1
+        return place
 
     def lay(self, name: str, rows: int, codes: Mapping[str, IntArray]) -> None:
         """Give a table its rows."""

@@ -106,18 +106,21 @@ def obey(
     tables: dict[str, pa.Table],
     links: Mapping[tuple[str, str], IntArray],
     database: Database,
+    *,
+    settled: dict[str, dict[tuple[Any, ...], Any]] | None = None,
 ) -> dict[str, int]:
     """Make a database keep all rules, in place; return how many rows each of them had to change.
 
     A dependent value gives way to the commonest one of its group. A row whose two values stand the wrong way round swaps
     them. Then values are only ever raised, up to what must not be above them, until nothing is left to raise: this ends,
-    since no value passes the largest one there was.
+    since no value passes the largest one there was. ``settled`` holds, by rule, what dependent values of earlier rows are;
+    rows that are new follow it and add to it.
     """
     changed = dict.fromkeys(map(str, rules), 0)
     ordered = [r for r in rules if isinstance(r, Ordered)]
     for rule in rules:
         if isinstance(rule, Determined):
-            changed[str(rule)] += _settle(rule, tables)
+            changed[str(rule)] += _settle(rule, tables, {} if settled is None else settled.setdefault(str(rule), {}))
     for rule in ordered:
         if rule.key is None:
             changed[str(rule)] += _swap(rule, tables)
@@ -177,7 +180,7 @@ def _take(values: pa.Array, at: IntArray) -> pa.Array:
     return values.take(pa.array(at, pa.int64(), mask=at < 0))
 
 
-def _settle(rule: Determined, tables: dict[str, pa.Table]) -> int:
+def _settle(rule: Determined, tables: dict[str, pa.Table], settled: dict[tuple[Any, ...], Any]) -> int:
     import pyarrow as pa
 
     table = tables[rule.table]
@@ -187,8 +190,9 @@ def _settle(rule: Determined, tables: dict[str, pa.Table]) -> int:
     for key, value in zip(keys, values, strict=True):
         seen = groups.setdefault(key, {})
         seen[value] = seen.get(value, 0) + 1
-    commonest = {key: max(seen, key=lambda v: (seen[v], str(v))) for key, seen in groups.items()}
-    made = [commonest[key] for key in keys]
+    for key, seen in groups.items():
+        settled.setdefault(key, max(seen, key=lambda v: (seen[v], str(v))))
+    made = [settled[key] for key in keys]
     tables[rule.table] = _set(table, rule.dependent, pa.array(made, table.schema.field(rule.dependent).type))
     return sum(a != b for a, b in zip(made, values, strict=True))
 

@@ -14,6 +14,8 @@ import numpy as np
 
 from dpweave.budget import Task, link_task, relation_model
 from dpweave.errors import DpweaveError, ModelFileError, TargetError, UsageError
+from dpweave.links.base import Refittable
+from dpweave.parts import Part, Parts, Warp, Woven, divide
 from dpweave.plan import Plan
 from dpweave.privacy.release import Certificate, Discovered, Measured, Release, Selected
 from dpweave.privacy.window import NoisyMarginal
@@ -24,7 +26,7 @@ from dpweave.tables.domains import degree_histogram
 from dpweave.weaving import Fabric, Weaver
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
 
@@ -76,25 +78,30 @@ class Model:
         return self.fabric.public
 
     def sample(self, scale: float = 1.0, seed: int = 0) -> SyntheticDatabase:
-        """Draw a synthetic database, ``scale`` times the size of the real one. Free; the same seed gives the same."""
+        """Draw a synthetic database, ``scale`` times the size of the real one. Free; the same seed gives the same.
+
+        A large one is woven part by part when it is written, so that memory does not grow with it; looking at one of its
+        tables puts all of it into memory.
+        """
         from dpweave.synthetic import SyntheticDatabase
 
         if isinstance(scale, bool) or not isinstance(scale, (int, float)) or not (math.isfinite(scale) and scale > 0):
             raise UsageError(f"scale must be a positive number, not {scale!r}")
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
             raise UsageError(f"seed must be a whole number of at least 0, not {seed!r}")
-        weaver = Weaver(self.fabric, linker=self._wire, scale=scale, seed=int(seed))
-        tables = weaver.weave()
-        return SyntheticDatabase(self.plan.database, tables, repairs=weaver.repairs)
+        count, common = divide(self.plan, self.fabric.expected_rows(scale))
+        parts = Parts(lambda: self._weave(float(scale), int(seed), count, common), self.plan.database.names, count)
+        return SyntheticDatabase(self.plan.database, parts if count > 1 else parts.gathered, parts.repairs)
 
-    def _wire(
-        self, relation: Relation, problem: LinkProblem, degrees: Degrees, rng: np.random.Generator
-    ) -> IntArray | None:
-        """Make links from what the release holds about a relation."""
-        measured = self.release.find(link_task(relation).name)
-        if not measured:
-            return None
-        return relation_model(self.plan, relation).wire(problem, measured, rng=rng, degrees=degrees)
+    def _weave(self, scale: float, seed: int, count: int, common: frozenset[str]) -> Iterator[Woven]:
+        """Weave all parts in order; none is held while the next one is made."""
+        linker, warp = Rewiring(self.plan, self.release), Warp(common)
+
+        def weave(part: Part) -> Woven:
+            weaver = Weaver(self.fabric, linker=linker, scale=scale, seed=seed, part=part, warp=warp)
+            return Woven(weaver.weave(), weaver.repairs)
+
+        return (weave(Part(index, count)) for index in range(count))
 
     def save(self, path: str | Path) -> None:
         """Write the model as a zip of JSON, TOML and Arrow, whole or not at all."""
@@ -108,6 +115,30 @@ class Model:
         except OSError as error:
             temporary.unlink(missing_ok=True)
             raise TargetError(f"the model cannot be written to {target}: {error.strerror}") from None
+
+
+class Rewiring:
+    """Makes links from what a release holds. What is fitted to it is fitted once and serves all parts of a database."""
+
+    def __init__(self, plan: Plan, release: Release) -> None:
+        self._plan = plan
+        self._release = release
+        self._fits: dict[tuple[str, str], Any] = {}
+
+    def __call__(
+        self, relation: Relation, problem: LinkProblem, degrees: Degrees, rng: np.random.Generator
+    ) -> IntArray | None:
+        """Links of one relation, or None where nothing was measured."""
+        measured = self._release.find(link_task(relation).name)
+        if not measured:
+            return None
+        method = relation_model(self._plan, relation)
+        if not isinstance(method, Refittable):
+            return method.wire(problem, measured, rng=rng, degrees=degrees)
+        at = relation.table, relation.key
+        if at not in self._fits:
+            self._fits[at] = method.fit(problem, measured, rng=rng, degrees=degrees)
+        return method.draw(self._fits[at], problem, rng=rng, degrees=degrees)
 
 
 def degree_counts(plan: Plan, release: Release) -> dict[tuple[str, str], tuple[tuple[int, ...], IntArray]]:

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from dpweave.parts import Parts
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -17,12 +19,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SyntheticDatabase(Mapping[str, Any]):
-    """Tables by name, with the schema of the original."""
+    """Tables by name, with the schema of the original.
+
+    A large one consists of parts that are woven when they are needed: :meth:`write` never holds more than one of them,
+    while asking for a table puts all tables into memory.
+    """
 
     schema: Database
     tables: Mapping[str, pa.Table]
     repairs: Mapping[str, int] = field(default_factory=dict)
-    """How many rows had to change so that each declared rule holds."""
+    """How many rows had to change so that each declared rule holds; empty until all parts are woven."""
 
     def __getitem__(self, name: str) -> pa.Table:
         return self.tables[name]
@@ -33,6 +39,13 @@ class SyntheticDatabase(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self.tables)
 
+    @property
+    def rows(self) -> dict[str, int]:
+        """Number of rows of each table."""
+        if isinstance(self.tables, Parts) and self.tables.rows:
+            return dict(self.tables.rows)
+        return {name: table.num_rows for name, table in self.tables.items()}
+
     def to_pandas(self) -> dict[str, Any]:
         """Return the tables as pandas data frames."""
         return {name: table.to_pandas() for name, table in self.tables.items()}
@@ -41,6 +54,14 @@ class SyntheticDatabase(Mapping[str, Any]):
         self, target: str | Path, *, overwrite: bool = False, progress: Callable[[str, float], None] | None = None
     ) -> None:
         """Write a whole database, or nothing: ``.duckdb``, ``.sqlite``, ``postgresql://…``, or a folder."""
-        from dpweave.sinks import write
+        from dpweave.sinks import require_free, write
 
-        write(self.schema, self.tables, target, overwrite=overwrite, progress=progress)
+        if not isinstance(self.tables, Parts):
+            write(self.schema, self.tables, target, overwrite=overwrite, progress=progress)
+            return
+        from dpweave.sinks.spill import spilled
+
+        require_free(target, overwrite=overwrite)
+        parts, count = self.tables.stream(), self.tables.count
+        with spilled(self.schema, parts, beside=target, count=count, progress=progress) as streams:
+            write(self.schema, streams, target, overwrite=overwrite, progress=progress)

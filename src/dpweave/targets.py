@@ -29,11 +29,14 @@ def random_targets(
         target[chosen] = places[: len(chosen)]
         return target
     capacity = 1 if plan.table.is_unique(key.key.columns) else key.max_degree
+    tight = capacity == 1
+    if capacity is not None and cloth.is_divided(name, key.key):
+        capacity = cloth.part.share(capacity)
     here, there = _agreement(cloth, plan, key.key)
     for group in np.unique(here[chosen]):
         rows, candidates = chosen[here[chosen] == group], np.flatnonzero(there == group)
         room = capacity
-        if room is not None and room > 1 and len(candidates) and not plan.table.is_nullable(key.key):
+        if room is not None and not tight and len(candidates) and not plan.table.is_nullable(key.key):
             # Bounds limit what is measured; a row that must have a target gets one even where they are too tight.
             room = max(room, -(-len(rows) // len(candidates)))
         target[rows] = draw_targets(len(rows), candidates, capacity=room, rng=rng)
@@ -71,7 +74,7 @@ def _source_of(cloth: Cloth, name: str, column: str, *, before: ForeignKey | Non
 def _column_ids(cloth: Cloth, name: str, column: str, *, before: ForeignKey | None = None) -> list[Any]:
     """Values of a key column, as far as they are dictated already."""
     key = _source_of(cloth, name, column, before=before)
-    if key is None or name in cloth.plan.public:
+    if key is None or name in cloth.ready:
         values: list[Any] = Values(cloth).column(name, column).to_pylist()
         return values
     target = key.target_columns[key.columns.index(column)]

@@ -39,8 +39,8 @@ class Values:
 
     def column(self, name: str, column: str) -> pa.Array:
         """Values of a column, one per row."""
-        if name in self._plan.public:
-            return self._cloth.public[name][column].combine_chunks()
+        if name in self._cloth.ready:
+            return self._cloth.ready[name][column].combine_chunks()
         if (name, column) not in self._made:
             if (name, column) in self._pending:
                 raise SchemaError(
@@ -66,7 +66,7 @@ class Values:
         if isinstance(domain, Categories | Bins):
             return Codec(plan.column, domain).decode(cloth.codes[name][column], rng)
         null = cloth.codes[name][column] == 1 if column in cloth.codes[name] else np.zeros(rows, dtype=bool)
-        return placeholders(plan.column, np.arange(rows), null=null, rng=rng)
+        return placeholders(plan.column, cloth.warp.rows.get(name, 0) + np.arange(rows), null=null, rng=rng)
 
     def _follow(self, name: str, column: str, keys: list[ForeignKey]) -> pa.Array:
         """Copy the key of the row that is pointed at; the first key that leads somewhere dictates."""
@@ -88,14 +88,21 @@ class Values:
         return {t.name: _sequenced(t, self._plan.table[t.name]) for t in self._plan.database}
 
     def _numbered(self, name: str, column: str) -> pa.Array:
-        within = self._sequenced[name][column]
-        keys = [k for k in self._plan.database[name].foreign_keys if set(k.columns) & set(within)]
-        number = np.arange(self._cloth.rows[name])
+        cloth, keys = self._cloth, self.numbered_within(name)[column]
+        number = cloth.warp.rows.get(name, 0) + np.arange(cloth.rows[name])
         if keys:
-            number = running_number(self._cloth.labels(name, keys)[0])
+            number = running_number(cloth.labels(name, keys)[0])
+            places = cloth.places(name, keys)
+            if places is not None:
+                number += cloth.warp.reached((name, column), places)
         plan = self._plan.table[name].column[column]
         null = np.zeros(len(number), dtype=bool)
-        return placeholders(plan.column, number, null=null, rng=self._cloth.rng("values", name, column), unique=True)
+        return placeholders(plan.column, number, null=null, rng=cloth.rng("values", name, column), unique=True)
+
+    def numbered_within(self, name: str) -> dict[str, list[ForeignKey]]:
+        """The columns of a table that are numbered, with the foreign keys whose targets they are numbered within."""
+        keys = self._plan.database[name].foreign_keys
+        return {c: [k for k in keys if set(k.columns) & set(w)] for c, w in self._sequenced[name].items()}
 
 
 def _sequenced(table: Table, plan: TablePlan) -> dict[str, tuple[str, ...]]:

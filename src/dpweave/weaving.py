@@ -11,7 +11,7 @@ from dpweave.cloth import Cloth
 from dpweave.constraints import obey
 from dpweave.links.base import LinkProblem
 from dpweave.links.degrees import Degrees, degrees_of, match_total, seen
-from dpweave.relations import Relation, degree_codecs, presence_codecs, relations, weaving_order
+from dpweave.relations import Relation, counted_keys, degree_codecs, presence_codecs, relations, weaving_order
 from dpweave.schema.domain import Attribute, Bins, degree, presence
 from dpweave.targets import break_circles, random_targets, separate, unloop
 from dpweave.values import Values
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from dpweave.parts import Part, Warp
     from dpweave.plan import Plan
     from dpweave.privacy.window import IntArray
     from dpweave.schema.model import ForeignKey, Table
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 MOST_UNSEEN = 1000
 """Degrees may call for this many times the rows that were counted within bounds; more is taken for an error of theirs."""
+
+_PILOT = 2000
+"""Rows from which the mean degree of a table's rows is guessed before any are woven."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,42 @@ class Fabric:
         none, some = np.maximum(self.tables[table].marginal((presence(key),)), 0.0)
         return float(some / (none + some)) if none + some > 0 else 0.0
 
+    def degrees_by_code(self, table: str, key: str, codes: IntArray, rng: np.random.Generator) -> IntArray:
+        """Draw how many rows of ``table`` lead by ``key`` to rows with these codes of their degree."""
+        groups = self._degree_groups(table, key)
+        fine, counts = self.degrees.get(
+            (table, key), (tuple(groups.tolist()), np.ones(len(groups) - 1, dtype=np.int64))
+        )
+        return degrees_of(codes, groups, np.array(fine), counts, rng)
+
+    def only_total(self, table: str, key: str) -> int | None:
+        """The largest degree where nothing is known of degrees but their sum, else None."""
+        groups = self._degree_groups(table, key)
+        return int(groups[1]) - 1 if len(groups) == 2 else None
+
+    def _degree_groups(self, table: str, key: str) -> IntArray:
+        target = self.plan.database[table].key[key].target
+        domain = degree_codecs(self.plan, target)[degree(table, key)].domain
+        assert isinstance(domain, Bins)
+        return np.array(domain.edges, dtype=np.int64)
+
+    def expected_rows(self, scale: float) -> dict[str, float]:
+        """About how many rows each table of a woven database has, without weaving it."""
+        rows = {name: float(table.num_rows) for name, table in self.public.items()}
+        for name in weaving_order(self.plan):
+            rows[name] = max(self.sizes[name] * scale, 0.0)
+            owning = self.plan.promise.owning.get(name)
+            if owning is None:
+                continue
+            target = self.plan.database[name].key[owning].target
+            if (name, owning) not in counted_keys(self.plan, target) or self.only_total(name, owning) is not None:
+                continue
+            rng = np.random.default_rng(0)
+            codes = self.tables[target].sample(_PILOT, rng)[degree(name, owning)]
+            owned = rows[target] * float(self.degrees_by_code(name, owning, codes, rng).mean())
+            rows[name] = min(owned, MOST_UNSEEN * max(rows[name], 1.0)) + rows[name] * (1 - self.share(name, owning))
+        return rows
+
 
 class Linker(Protocol):
     """Makes the links of one relation: learns them while fitting, repeats them while sampling."""
@@ -61,33 +101,63 @@ class Linker(Protocol):
 
 
 class Weaver:
-    """One synthetic database in the making. The same fabric, scale and seed always weave the same one."""
+    """One synthetic database in the making, or a part of one. The same fabric, scale and seed always weave the same one."""
 
-    def __init__(self, fabric: Fabric, *, linker: Linker, scale: float, seed: int) -> None:
+    def __init__(
+        self,
+        fabric: Fabric,
+        *,
+        linker: Linker,
+        scale: float,
+        seed: int,
+        part: Part | None = None,
+        warp: Warp | None = None,
+    ) -> None:
         self._fabric = fabric
         self._plan = fabric.plan
         self._linker = linker
         self._scale = scale
-        self._cloth = Cloth(fabric.plan, fabric.public, seed=seed)
+        self._cloth = Cloth(fabric.plan, fabric.public, seed=seed, part=part, warp=warp)
         self.repairs: dict[str, int] = {}
         """How many rows each constraint changed."""
 
     def weave(self) -> dict[str, pa.Table]:
-        """Make every table: private ones from what was released, public ones as they are."""
+        """Make every table: private ones from what was released, public ones as they are. Later parts leave these out."""
         import pyarrow as pa
 
         self.wire()
-        values = Values(self._cloth)
-        made = dict(self._fabric.public)
+        cloth, values = self._cloth, Values(self._cloth)
+        made = dict(cloth.ready)
         for name in self._plan.promise.private:
-            table = self._plan.database[name]
-            made[name] = pa.table({c.name: values.column(name, c.name) for c in table.columns})
-        self.repairs = obey(self._plan.constraints, made, self._cloth.links, self._plan.database)
-        return {name: made[name] for name in self._plan.database.names}
+            if name not in cloth.ready:
+                table = self._plan.database[name]
+                made[name] = pa.table({c.name: values.column(name, c.name) for c in table.columns})
+        done = cloth.ready if cloth.part.index else {}
+        rules = [rule for rule in self._plan.constraints if rule.table not in done]
+        self.repairs = obey(rules, made, cloth.links, self._plan.database, settled=cloth.warp.settled)
+        tables = {name: made[name] for name in self._plan.database.names if name not in done}
+        self._pass_on(tables, values)
+        return tables
+
+    def _pass_on(self, tables: Mapping[str, pa.Table], values: Values) -> None:
+        """Leave to later parts what they must know of this one."""
+        cloth, warp = self._cloth, self._cloth.warp
+        for name, table in tables.items():
+            warp.rows[name] = warp.rows.get(name, 0) + table.num_rows
+            if name in warp.common:
+                warp.tables[name] = table
+            if name in warp.common or name in self._plan.public:
+                warp.codes[name] = cloth.codes[name]
+                warp.links |= {at: links for at, links in cloth.links.items() if at[0] == name}
+            else:
+                for column, keys in values.numbered_within(name).items():
+                    places = cloth.places(name, keys) if keys else None
+                    if places is not None:
+                        warp.count((name, column), places)
 
     def wire(self) -> None:
         """Draw rows and give every foreign key its targets, by position."""
-        order = weaving_order(self._plan)
+        order = [name for name in weaving_order(self._plan) if name not in self._cloth.ready]
         for name in order:
             self._draw_rows(name)
         for name in order:
@@ -104,13 +174,14 @@ class Weaver:
 
     def _draw_rows(self, name: str) -> None:
         """Draw a table's rows: as many as its owners have degrees for, where degrees are known."""
-        size = self._fabric.sizes[name] * self._scale
+        size, part = self._fabric.sizes[name] * self._scale, self._cloth.part_of(name)
         owning = self._plan.promise.owning.get(name)
         degrees = None if owning is None else self._degrees(name, owning)
-        if degrees is not None and owning is not None:
-            share = self._fabric.share(name, owning)
-            size = min(float(degrees.sum()), MOST_UNSEEN * max(size, 1.0)) + size * (1 - share)
-        self._set_rows(name, max(0, round(size)))
+        if degrees is None or owning is None:
+            self._set_rows(name, part.share(size))
+            return
+        owned = min(int(degrees.sum()), MOST_UNSEEN * max(part.share(size), 1))
+        self._set_rows(name, owned + part.share(size * (1 - self._fabric.share(name, owning))))
 
     def _set_rows(self, name: str, rows: int) -> None:
         fitted = self._fabric.tables.get(name)
@@ -125,22 +196,24 @@ class Weaver:
         )
 
     def _degrees(self, name: str, key: str) -> IntArray | None:
-        """How many rows of ``name`` each target row should have by ``key``, where its degree was synthesised."""
-        target = self._plan.database[name].key[key].target
-        column = degree(name, key)
-        codes = self._cloth.codes.get(target, {}).get(column)
+        """How many rows of ``name`` each target row should have by ``key`` in this part."""
+        degrees = self._all_degrees(name, key)
+        if degrees is None or not self._cloth.is_divided(name, self._plan.database[name].key[key]):
+            return degrees
+        return self._cloth.part.shares(degrees, self._cloth.rng("share", name, key, common=True))
+
+    def _all_degrees(self, name: str, key: str) -> IntArray | None:
+        """How many rows of ``name`` each target row should have by ``key`` in all, where its degree was synthesised."""
+        cloth, target = self._cloth, self._plan.database[name].key[key].target
+        codes = cloth.codes.get(target, {}).get(degree(name, key))
         if codes is None:
             return None
-        domain = degree_codecs(self._plan, target)[column].domain
-        assert isinstance(domain, Bins)
-        groups = np.array(domain.edges, dtype=np.int64)
-        fine, counts = self._fabric.degrees.get(
-            (name, key), (tuple(groups.tolist()), np.ones(len(groups) - 1, dtype=np.int64))
-        )
-        degrees = degrees_of(codes, groups, np.array(fine), counts, self._cloth.rng("degree", name, key))
-        if len(groups) == 2 and len(degrees):  # nothing is known but how many rows there are
-            total = min(round(self._fabric.sizes[name] * self._scale), len(degrees) * (int(groups[1]) - 1))
-            degrees = match_total(degrees, total, cap=int(groups[1]) - 1, rng=self._cloth.rng("total", name, key))
+        common = target in cloth.warp.common
+        degrees = self._fabric.degrees_by_code(name, key, codes, cloth.rng("degree", name, key, common=common))
+        most = self._fabric.only_total(name, key)
+        if most is not None and len(degrees):
+            total = min(cloth.part_of(target).share(self._fabric.sizes[name] * self._scale), len(degrees) * most)
+            degrees = match_total(degrees, total, cap=most, rng=cloth.rng("total", name, key, common=common))
         return degrees
 
     # -- wiring ----------------------------------------------------------------------------------------------------
@@ -187,7 +260,8 @@ class Weaver:
         if degrees is None or relation.kind == "one-to-one":
             return Degrees()
         bound = self._plan.promise.bounds[relation.table, key]
-        share = seen(degrees, bound)
+        every = self._all_degrees(relation.table, key)
+        share = seen(degrees if every is None else every, bound)
         if relation.joint is not None:
             degrees = match_total(degrees, problem.links, cap=problem.right_rows, rng=rng)
             return Degrees(left=degrees, left_seen=share)

@@ -144,6 +144,26 @@ class LinkModel(Protocol):
         ...
 
 
+@runtime_checkable
+class Refittable(Protocol):
+    """A link model whose fit to what was measured holds for any rows, so that many problems can share one."""
+
+    def fit(
+        self,
+        problem: LinkProblem,
+        measured: Sequence[NoisyMarginal],
+        *,
+        rng: np.random.Generator,
+        degrees: Degrees = UNKNOWN,
+    ) -> Any:
+        """Fit what was measured."""
+        ...
+
+    def draw(self, fit: Any, problem: LinkProblem, *, rng: np.random.Generator, degrees: Degrees = UNKNOWN) -> IntArray:
+        """Link the rows of ``problem``. After :meth:`fit` with the same ``rng``, it does what ``wire`` does."""
+        ...
+
+
 @dataclass(frozen=True)
 class RandomWiring:
     """Links that know nothing about the data: the mark that learning has to beat. Spends nothing."""

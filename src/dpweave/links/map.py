@@ -130,7 +130,24 @@ class MAP:
         degrees: Degrees = UNKNOWN,
     ) -> IntArray:
         """Link the rows of ``problem`` from what was measured before, at no cost."""
-        return draw_links(fit_links(problem, measured, degrees=degrees, rng=rng), problem, degrees=degrees, rng=rng)
+        return self.draw(self.fit(problem, measured, rng=rng, degrees=degrees), problem, rng=rng, degrees=degrees)
+
+    def fit(
+        self,
+        problem: LinkProblem,
+        measured: Sequence[NoisyMarginal],
+        *,
+        rng: np.random.Generator,
+        degrees: Degrees = UNKNOWN,
+    ) -> LinkFit:
+        """Fit θ; see :func:`fit_links`."""
+        return fit_links(problem, measured, degrees=degrees, rng=rng)
+
+    def draw(
+        self, fit: LinkFit, problem: LinkProblem, *, rng: np.random.Generator, degrees: Degrees = UNKNOWN
+    ) -> IntArray:
+        """Link the rows of ``problem``, or any others with these columns, by a fit."""
+        return draw_links(fit, problem, degrees=degrees, rng=rng)
 
 
 def fit_links(

@@ -26,7 +26,7 @@ class Stream:
         self.table = table
         self.schema = arrow_schema(table)
         self.failure: BaseException | None = None
-        self._total = rows.num_rows if isinstance(rows, pa.Table) else None
+        self._total: int | None = getattr(rows, "num_rows", None)
         self._batches = rows.to_batches(max_chunksize=BATCH_ROWS) if isinstance(rows, pa.Table) else rows
         self._progress = progress or (lambda _name, _share: None)
 

@@ -1,0 +1,91 @@
+"""Parts of a database on their way to a writer that takes one table after the other: kept on disk, never in memory."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from dpweave.errors import TargetError
+from dpweave.schema.arrow import arrow_schema
+from dpweave.sinks.stream import BATCH_ROWS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from dpweave.schema.model import Database
+
+
+@dataclass(frozen=True)
+class Spool:
+    """The rows of one table in a file. Iterating reads batches, one at a time and as often as asked."""
+
+    path: Path
+    num_rows: int
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        with pa.OSFile(str(self.path)) as file, pa.ipc.open_stream(file) as reader:
+            yield from reader
+
+
+@contextmanager
+def spilled(
+    database: Database,
+    parts: Iterable[Mapping[str, pa.Table]],
+    *,
+    beside: str | Path,
+    count: int,
+    progress: Callable[[str, float], None] | None = None,
+) -> Iterator[dict[str, Spool]]:
+    """Write ``parts`` table by table into a folder beside a target, or in the temporary folder if that is no file.
+
+    The folder is gone when the block ends, however it ends.
+    """
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=".dpweave-", suffix=".part", dir=_place(beside)))
+    except OSError as error:
+        raise TargetError(f"there is no room beside the target for what is woven: {error.strerror}") from None
+    try:
+        yield _spill(database, parts, folder, count, progress or (lambda _name, _share: None))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _spill(
+    database: Database,
+    parts: Iterable[Mapping[str, pa.Table]],
+    folder: Path,
+    count: int,
+    progress: Callable[[str, float], None],
+) -> dict[str, Spool]:
+    paths = {name: folder / f"{place}.arrow" for place, name in enumerate(database.names)}
+    schemas = {t.name: arrow_schema(t) for t in database}
+    rows = dict.fromkeys(database.names, 0)
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    try:
+        with ExitStack() as stack:
+            writers = {
+                name: stack.enter_context(pa.ipc.new_stream(str(path), schemas[name], options=options))
+                for name, path in paths.items()
+            }
+            progress("weaving", 0.0)
+            for done, part in enumerate(parts, start=1):
+                for name in part:
+                    rows[name] += part[name].num_rows
+                    writers[name].write_table(part[name].cast(schemas[name]), max_chunksize=BATCH_ROWS)
+                del part  # before the next one is made
+                progress("weaving", done / count)
+    except OSError as error:
+        raise TargetError(f"what is woven cannot be kept beside the target: {error.strerror or 'disk full'}") from None
+    return {name: Spool(path, rows[name]) for name, path in paths.items()}
+
+
+def _place(target: str | Path) -> Path | None:
+    if isinstance(target, str) and "://" in target:
+        return None
+    return Path(target).expanduser().absolute().parent
