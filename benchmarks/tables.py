@@ -1,12 +1,15 @@
 """One-table mechanisms: accuracy, CPU time and memory of ours next to public libraries, on the same codes.
 
-    python benchmarks/tables.py [--seeds 3] [--tables users,movies,census] [--peer dpmm=/path/to/python ...]
+    python benchmarks/tables.py run [--seeds 3] [--tables users,movies,census] [--peer dpmm=/path/to/python ...]
+    python benchmarks/tables.py write
 
 Peers pin versions that exclude one another and ours, so each runs under an interpreter of its own, given by ``--peer``
 or by DPWEAVE_PEERS="dpmm=/…/python,opendp=/…/python,smartnoise=/…/python". Every run, ours included, is a fresh process
 that imports, fits, samples as many rows as the table has and writes them. CPU seconds and peak memory are those of the
 whole process and its children, import and compilation included, because that is what a user waits and pays for. CPU
 seconds from a loaded machine are inflated: run it alone. Ours asks the wall's own noise and selection (OpenDP, exact).
+Results go to benchmarks/tables.json after each run, so it can be stopped and started again; ``--again ours`` measures
+anew. ``write`` puts the tables into docs/tables.md.
 
 What is not equal: ours measures the number of rows, peers sample the true number, and so does ours here. Our AIM's
 workload is all triples of columns, dpmm's and SmartNoise's default is pairs, which favours ours in tv3. dpmm runs with
@@ -21,19 +24,25 @@ import argparse
 import json
 import math
 import os
+import resource
+import signal
 import sqlite3
 import subprocess
 import sys
 import tempfile
 from contextlib import closing
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 
 import numpy as np
 
 EPSILON, DELTA = 1.0, 1e-5
-OURS = ("independent", "mst", "aim")
+TABLES = ("users", "movies", "census")
+MECHANISMS = ("independent", "mst", "aim")
 THEIRS = ("mst", "aim")
+RESULTS = Path(__file__).with_suffix(".json")
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "tables.md"
+BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 
 
 def load(name: str) -> dict[str, np.ndarray]:
@@ -182,24 +191,20 @@ def worker(library: str, mechanism: str, given: str, made: str, seed: int) -> No
     np.savez(made, **RUNNERS[library](mechanism, codes, seed))
 
 
-def run(library: str, python: str, mechanism: str, codes: dict[str, np.ndarray], seed: int, limit: float) -> dict | str:
+def measure(library: str, python: str, mechanism: str, codes: dict[str, np.ndarray], seed: int, limit: int) -> dict:
     """One fresh process; its CPU seconds, peak megabytes and errors, or why there are none."""
     with tempfile.TemporaryDirectory() as folder:
         given, made = f"{folder}/given.npz", f"{folder}/made.npz"
         np.savez(given, **codes)
-        command = [python, __file__, "--worker", library, mechanism, given, made, str(seed)]
+        command = [python, __file__, "--worker", library, mechanism, given, made, str(seed), str(limit)]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         with Path(f"{folder}/log").open("wb") as log:
-            process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
-            try:
-                process.wait(timeout=limit)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-                return f"over {limit:.0f} s"
+            process = subprocess.run(command, stdout=log, stderr=log, env=environment, check=False)
+        if process.returncode == -signal.SIGXCPU:
+            return {"failed": f"over {limit} CPU s"}
         if process.returncode != 0:
             tail = Path(f"{folder}/log").read_text(errors="replace").strip().splitlines()[-1:]
-            return f"failed: {' '.join(tail)[:120]}"
+            return {"failed": " ".join(tail)[:120] or f"exit code {process.returncode}"}
         usage = json.loads(Path(f"{made}.json").read_text())
         with np.load(made) as file:
             fake = {name: file[name] for name in codes}
@@ -207,40 +212,85 @@ def run(library: str, python: str, mechanism: str, codes: dict[str, np.ndarray],
 
 
 def usage_report(path: str) -> None:
-    import resource
-
     own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
     memory = max(own.ru_maxrss, children.ru_maxrss) / 1024
     Path(path).write_text(json.dumps({"cpu": cpu, "memory": memory}))
 
 
-def cell(results: list[dict | str]) -> str:
-    good = [r for r in results if isinstance(r, dict)]
+# The results: {"table mechanism library seed": what :func:`measure` returned}.
+
+
+def run(libraries: dict[str, str], options: argparse.Namespace) -> None:
+    done: dict[str, dict] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    anew = {key for key in done if key.split()[2] in options.again}
+    for seed in range(options.seeds):
+        for mechanism in options.mechanisms.split(","):
+            for table in options.tables.split(","):
+                codes = load(table)
+                for library, python in libraries.items():
+                    key = f"{table} {mechanism} {library} {seed}"
+                    if (library != "ours" and mechanism not in THEIRS) or (key in done and key not in anew):
+                        continue
+                    found = measure(library, python, mechanism, codes, seed, options.limit)
+                    done = (json.loads(RESULTS.read_text()) if RESULTS.exists() else {}) | {key: found}
+                    RESULTS.write_text(json.dumps(dict(sorted(done.items())), indent=1) + "\n")
+                    print(key, found, flush=True)
+
+
+def tables_text(done: dict[str, dict]) -> str:
+    """Markdown: one table for accuracy and cost, a row for each table, mechanism and library."""
+    lines = [
+        "| table | mechanism | library | seeds | tv2 | tv3 | CPU s | peak MB |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    found: dict[tuple[str, str, str], list[dict]] = {}
+    for key, result in done.items():
+        table, mechanism, library, _ = key.split()
+        found.setdefault((table, mechanism, library), []).append(result)
+    places = (place for place in product(TABLES, MECHANISMS, RUNNERS) if place in found)
+    lines += [f"| {' | '.join(place)} | {cells(found[place])} |" for place in places]
+    return "\n".join(lines)
+
+
+def cells(results: list[dict]) -> str:
+    good = [r for r in results if "failed" not in r]
     if not good:
-        return f"{results[0]} | | | "
+        return f"{len(results)} | {results[0]['failed']} | | | "
     mean = {key: np.mean([r[key] for r in good]) for key in good[0]}
     std = {key: np.std([r[key] for r in good]) for key in good[0]}
     return (
-        f"{mean['cpu']:.1f} | {mean['tv2']:.4f} ± {std['tv2']:.4f} | {mean['tv3']:.4f} ± {std['tv3']:.4f} | "
-        f"{max(r['memory'] for r in good):.0f}"
+        f"{len(good)} | {mean['tv2']:.4f} ± {std['tv2']:.4f} | {mean['tv3']:.4f} ± {std['tv3']:.4f} | "
+        f"{mean['cpu']:.1f} | {max(r['memory'] for r in good):.0f}"
     )
+
+
+def write() -> None:
+    text = PAGE.read_text()
+    before, after = text[: text.index(BEGIN)], text[text.index(END) :]
+    PAGE.write_text(f"{before}{BEGIN}\n\n{tables_text(json.loads(RESULTS.read_text()))}\n\n{after}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="?", default="run", choices=["run", "write"])
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--tables", default="users,movies,census")
+    parser.add_argument("--tables", default=",".join(TABLES))
     parser.add_argument("--peer", action="append", default=[], help="library=interpreter")
-    parser.add_argument("--mechanisms", default=",".join(OURS))
-    parser.add_argument("--limit", type=float, default=1800.0, help="wall seconds per run")
-    parser.add_argument("--json", help="also write every single result here")
-    parser.add_argument("--worker", nargs=5, help=argparse.SUPPRESS)
+    parser.add_argument("--mechanisms", default=",".join(MECHANISMS))
+    parser.add_argument("--limit", type=int, default=3600, help="CPU seconds per run")
+    parser.add_argument("--again", action="append", default=[], help="a library to measure anew")
+    parser.add_argument("--without-ours", action="store_true", help="peers only")
+    parser.add_argument("--worker", nargs=6, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
-        library, mechanism, given, made, seed = options.worker
+        library, mechanism, given, made, seed, limit = options.worker
+        resource.setrlimit(resource.RLIMIT_CPU, (int(limit), int(limit) + 5))
         worker(library, mechanism, given, made, int(seed))
         usage_report(f"{made}.json")
+        return
+    if options.what == "write":
+        write()
         return
     from dpweave.privacy.accounting import rho_of_epsilon
 
@@ -249,24 +299,9 @@ def main() -> None:
     libraries = {"ours": sys.executable, **dict(peer.split("=", 1) for peer in given)}
     if unknown := set(libraries) - set(RUNNERS):
         parser.error(f"unknown libraries {sorted(unknown)}; known are {sorted(set(RUNNERS) - {'ours'})}")
-    records = []
-    print(f"eps {EPSILON}, delta {DELTA}, {options.seeds} seeds")
-    print("| table | mechanism | library | CPU s | tv2 | tv3 | peak MB |")
-    print("|---|---|---|---|---|---|---|")
-    for table in options.tables.split(","):
-        codes = load(table)
-        for mechanism in options.mechanisms.split(","):
-            for library, python in libraries.items():
-                if library != "ours" and mechanism not in THEIRS:
-                    continue
-                results = [run(library, python, mechanism, codes, s, options.limit) for s in range(options.seeds)]
-                print(f"| {table} | {mechanism} | {library} | {cell(results)} |", flush=True)
-                records += [
-                    {"table": table, "mechanism": mechanism, "library": library, "seed": s, "result": r}
-                    for s, r in enumerate(results)
-                ]
-    if options.json:
-        Path(options.json).write_text(json.dumps(records, indent=1))
+    if options.without_ours:
+        libraries.pop("ours")
+    run(libraries, options)
 
 
 if __name__ == "__main__":
