@@ -206,10 +206,3 @@ def test_shares_are_checked():
         with pytest.raises(PlanError):
             Shares(tables=wrong)
     assert replace(Shares(), tables=2).tables == 2
-
-
-def test_rows_made_elsewhere_cannot_be_named_in_a_plan(plan):
-    """They need rows that a plan does not hold; refused here, since a fit would notice only after it had spent."""
-    tables = tuple(replace(t, mechanism="external") if t.name == "orders" else t for t in plan.tables)
-    with pytest.raises(PlanError, match="'orders' asks for the mechanism 'external'"):
-        replace(plan, tables=tables)

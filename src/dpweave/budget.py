@@ -1,8 +1,9 @@
 r"""How one budget is shared over everything a fit has to ask (PRIVACY §5).
 
-A task i has a weight :math:`w_i` and touches some protected tables. With :math:`W_t = \sum_{i \ni t} w_i`, it gets
-:math:`\rho_i = \rho\, w_i / \max_{t \in i} W_t`. Then no column of the ledger passes ρ, whatever the weights:
-:math:`\sum_{i \ni t} \rho_i \le \sum_{i \ni t} \rho\, w_i / W_t = \rho`. Tasks that touch different tables do not compete.
+A protected table t has :math:`\rho_t` to spend: ρ less what the makers of tables made elsewhere declare for it. A task i has
+a weight :math:`w_i` and touches some protected tables. With :math:`W_t = \sum_{i \ni t} w_i`, it gets
+:math:`\rho_i = w_i \min_{t \in i} \rho_t / W_t`. Then no column of the ledger passes its :math:`\rho_t`, whatever the weights:
+:math:`\sum_{i \ni t} \rho_i \le \sum_{i \ni t} w_i \rho_t / W_t = \rho_t`. Tasks that touch different tables do not compete.
 
 Weights: the plan's shares divide the budget between learned domains, sizes, tables and links. Domains and sizes share
 theirs evenly; tables and links by what each is worth (:mod:`dpweave.worth`), worked out for every protected table among the
@@ -15,12 +16,28 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpweave.errors import UsageError
+from dpweave.errors import BudgetError, UsageError
 from dpweave.links.base import LinkModel, link_model
 from dpweave.links.workload import cross_workloads
-from dpweave.privacy.accounting import require_number, rho_of_epsilon, round_down, subtract
+from dpweave.privacy.accounting import (
+    Cost,
+    epsilon_of_rho,
+    require_number,
+    rho_of_epsilon,
+    round_down,
+    round_up,
+    subtract,
+)
 from dpweave.privacy.sensitivity import movement
-from dpweave.relations import Relation, counted_keys, is_dictated, is_single, model_columns, relations
+from dpweave.relations import (
+    Relation,
+    counted_keys,
+    is_dictated,
+    is_single,
+    measured_columns,
+    model_columns,
+    relations,
+)
 from dpweave.schema.domain import Attribute, Learn, View, degree
 from dpweave.worth import Worth, relation_worth, shares, table_worth, varying
 
@@ -54,7 +71,8 @@ class Allocation:
 
     rho: float
     delta: float
-    delta_categories: float
+    spent_delta: float
+    """The part of delta for learned categories and for tables made elsewhere; the rest converts rho."""
     tasks: Mapping[Task, float]
     category_delta: float
     """Delta for each learned list of categories."""
@@ -65,14 +83,15 @@ def tasks(plan: Plan) -> tuple[Task, ...]:
     out: list[Task] = []
     for name in plan.promise.private:
         table = plan.table[name]
-        out += [Task("domains", name, c.name) for c in table.columns if isinstance(c.domain, Learn)]
+        if table.external is None:  # else its domains are those of the rows that were brought
+            out += [Task("domains", name, c.name) for c in table.columns if isinstance(c.domain, Learn)]
         out += [
             Task("domains", name, degree(child, key))
             for child, key in counted_keys(plan, name)
             if not is_single(plan, child, key)
         ]
         out.append(Task("sizes", name))
-        if model_columns(plan, name):
+        if measured_columns(plan, name):
             out.append(Task("tables", name, weight=table.weight))
     out += [
         Task("links", r.table, r.key, weight=plan.table[r.table].key[r.key].weight)
@@ -142,16 +161,48 @@ def allocate(plan: Plan, *, epsilon: float, delta: float) -> Allocation:
     todo = tasks(plan)
     reach = {task: touched(plan, task) for task in todo}
     categories = [t for t in todo if is_category(plan, t)]
-    for_categories = delta * plan.shares.delta_domains if categories else 0.0
-    rho = rho_of_epsilon(epsilon, delta=subtract(delta, for_categories))
+    elsewhere = sum(declared_costs(plan).values(), Cost.zero())
+    used = max(elsewhere.delta.values(), default=0.0)
+    for_categories = subtract(delta, used) * plan.shares.delta_domains if categories else 0.0
+    spent_delta = round_up(Fraction(used) + Fraction(for_categories))
+    if not subtract(delta, spent_delta) > 0:
+        raise BudgetError(
+            f"tables made elsewhere declare a delta of {used:g}, all of the {delta:g} asked for; ask for more"
+        )
+    rho = rho_of_epsilon(epsilon, delta=subtract(delta, spent_delta))
+    left = {t: Fraction(rho) - elsewhere.exact[0].get(t, 0) for t in plan.promise.protected}
+    _require_left(left, elsewhere, epsilon=epsilon, delta=subtract(delta, spent_delta))
     weights = _weights(plan, todo, reach, rho)
     load = {t: sum((weights[i] for i in todo if t in reach[i]), Fraction()) for t in plan.promise.protected}
-    given = {i: round_down(Fraction(rho) * weights[i] / max(load[t] for t in reach[i])) for i in todo}
+    given = {i: round_down(weights[i] * min(left[t] / load[t] for t in reach[i])) for i in todo}
     if any(not share > 0 for share in given.values()):
         raise UsageError(f"epsilon {epsilon:g} is too small to be shared over {len(todo)} tasks")
     most = max((sum(t in reach[i] for i in categories) for t in plan.promise.protected), default=0)
     each = round_down(Fraction(for_categories) / most) if most else 0.0
-    return Allocation(rho, delta, for_categories, given, each)
+    return Allocation(rho, delta, spent_delta, given, each)
+
+
+def declared_costs(plan: Plan) -> dict[str, Cost]:
+    """What each table made elsewhere is charged: its declared cost, for every protected table whose units it shows."""
+    found = {}
+    for name in plan.promise.private:
+        external = plan.table[name].external
+        if external is not None:
+            columns = tuple(c.name for c in plan.table[name].modelled)
+            view = View.of_table(name, columns)
+            units = [t for t in plan.promise.protected if movement(plan.promise, view, columns, t).l1 > 0]
+            found[name] = Cost(dict.fromkeys(units, external.cost), dict.fromkeys(units, external.delta))
+    return found
+
+
+def _require_left(left: Mapping[str, Fraction], elsewhere: Cost, *, epsilon: float, delta: float) -> None:
+    for table, rest in left.items():
+        if not rest > 0:
+            spent = elsewhere.rho[table]
+            raise BudgetError(
+                f"tables made elsewhere declare rho {spent:g} for {table!r}, which leaves nothing of epsilon {epsilon:g}; "
+                f"ask for more than {epsilon_of_rho(spent, delta=delta):.4g}, or declare the rho of their mechanism"
+            )
 
 
 def _weights(

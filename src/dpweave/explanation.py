@@ -10,10 +10,20 @@ import textwrap
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from dpweave.budget import Allocation, Task, allocate, is_category, is_learned, link_method, task_view, touched
+from dpweave.budget import (
+    Allocation,
+    Task,
+    allocate,
+    declared_costs,
+    is_category,
+    is_learned,
+    link_method,
+    task_view,
+    touched,
+)
 from dpweave.privacy.accounting import gaussian_sigma, split
 from dpweave.privacy.sensitivity import movement
-from dpweave.relations import degree_codecs, derived_codecs, model_columns, relations
+from dpweave.relations import degree_codecs, derived_codecs, measured_columns, relations
 from dpweave.schema.domain import Bins, Categories, Learn, Opaque, View, parse_degree, parse_presence, size
 
 if TYPE_CHECKING:
@@ -25,6 +35,7 @@ WIDTH = 80
 MANY_CELLS = 1_000
 GENEROUS_ROWS = 50
 WEAK_EPSILON = 10.0
+DECLARED = "made elsewhere:"
 DROWNED = 0.1
 """A figure is called drowned when its noise passes this share of the rows behind it."""
 
@@ -174,7 +185,12 @@ def explain(plan: Plan, *, epsilon: float, delta: float) -> Explanation:
 
 
 def _spendings(plan: Plan, allocation: Allocation) -> tuple[Spending, ...]:
-    return tuple(
+    elsewhere = tuple(
+        Spending(f"external:{name}", "external", name, "", rho, rho / allocation.rho, tuple(cost.rho), None)
+        for name, cost in declared_costs(plan).items()
+        for rho in [max(cost.rho.values())]
+    )
+    return elsewhere + tuple(
         Spending(
             task.name,
             task.group,
@@ -197,7 +213,7 @@ def _sigma(plan: Plan, task: Task, rho: float) -> float | None:
         case "links":
             return None
         case "tables":
-            rho = rho / len(model_columns(plan, task.table))
+            rho = rho / len(measured_columns(plan, task.table))
         case "domains" if not is_category(plan, task):
             rho = _quantile_share(plan, task, rho)
     return gaussian_sigma(_worst_l2(plan, task), rho)
@@ -280,6 +296,8 @@ def _mechanism(plan: Plan, table: TablePlan, allocation: Allocation) -> tuple[st
 
     shape = _shape(plan, table.name)
     task = Task("tables", table.name)
+    if table.external is not None:
+        return "external", f"made elsewhere for {table.external} as declared, which nobody checks here"
     if task not in allocation.tasks:
         return "none", "it has no column to model, only keys"
     if table.mechanism != "auto":
@@ -327,6 +345,12 @@ def _find_warnings(
     epsilon: float,
     delta: float,
 ) -> Iterable[str]:
+    for table in plan.tables:
+        if table.external is not None and table.external.rho is None and table.external.epsilon:
+            yield (
+                f"{table.name} was made elsewhere and is charged rho {table.external.cost:.3g} for its {table.external}; "
+                "if its mechanism was accounted in rho, declare that instead, which is usually far less"
+            )
     if epsilon > WEAK_EPSILON:
         yield f"epsilon {epsilon:g} promises little: 1 to 3 is usual, above {WEAK_EPSILON:g} hardly anything is hidden"
     for name in plan.protect:
@@ -442,8 +466,7 @@ def _budget(e: Explanation) -> str:
         f"  {'what':<43} {'rho':>9} {'share':>7} {'noise per count':>16}",
     ]
     for name, rho, share, sigmas in _budget_lines(e):
-        low, high = (_short(min(sigmas)), _short(max(sigmas))) if sigmas else ("", "")
-        noise = "chosen later" if not sigmas else f"± {low}" if low == high else f"± {low} to {high}"
+        noise = _noise_words(name, sigmas)
         lines.append(f"  {_clip(name, 43):<43} {rho:>9.3g} {share:>7.1%} {noise:>16}")
     if any(s.group == "tables" for s in e.budget):
         lines.append(
@@ -455,9 +478,16 @@ def _budget(e: Explanation) -> str:
     return "\n".join(lines)
 
 
+def _noise_words(name: str, sigmas: Sequence[float]) -> str:
+    if not sigmas:
+        return "as declared" if name.startswith(DECLARED) else "chosen later"
+    low, high = _short(min(sigmas)), _short(max(sigmas))
+    return f"± {low}" if low == high else f"± {low} to {high}"
+
+
 def _budget_lines(e: Explanation) -> Iterable[tuple[str, float, float, list[float]]]:
     """One line per task, but one for all domains of a table: name, rho, share, noise scales."""
-    words = {"sizes": "size of", "tables": "columns of", "links": "links of"}
+    words = {"external": DECLARED, "sizes": "size of", "tables": "columns of", "links": "links of"}
     domains = [s for s in e.budget if s.group == "domains"]
     for table in dict.fromkeys(s.table for s in domains):
         own = [s for s in domains if s.table == table]

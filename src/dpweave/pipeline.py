@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpweave.budget import Allocation, Task, allocate, is_category, link_task, relation_model
+from dpweave.brought import Brought, bring
+from dpweave.budget import Allocation, Task, allocate, declared_costs, is_category, link_task, relation_model
 from dpweave.errors import UsageError
 from dpweave.links.evidence import describe
 from dpweave.model import Model, degree_counts
@@ -23,7 +24,7 @@ from dpweave.tables.domains import categories_from, degree_groups, learn_bins, p
 from dpweave.weaving import Fabric, Weaver
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     import numpy as np
@@ -46,33 +47,53 @@ def fit(
     delta: float,
     ledger: str | Path | None = None,
     label: str | None = None,
+    external: Mapping[str, object] | None = None,
     progress: bool | Callable[[str, float], None] = False,
     insecure_seed: int | None = None,
 ) -> Model:
     """Spend (epsilon, delta) once on ``source`` as ``plan`` says, and return a model that can be sampled forever.
 
     ``ledger`` names the file that remembers what was spent; without one, only the certificate does. ``label`` says in
-    the ledger who asked. ``insecure_seed`` makes the noise repeatable, for tests, and stamps the certificate INSECURE.
+    the ledger who asked. ``external`` brings the rows of tables whose mechanism is ``external``: data frames or paths, by
+    table; (epsilon, delta) includes what their makers declared. ``insecure_seed`` makes the noise repeatable, for tests, and stamps the certificate INSECURE.
     """
     allocation = allocate(plan, epsilon=epsilon, delta=delta)
+    plan, brought = bring(plan, external)
     report = reporter(progress)
     with open_source(source) as opened:
         plan.require(opened.catalogue)
         opened.declare(plan.database)
-        limit = Budget(allocation.rho, allocation.delta_categories)
+        limit = Budget(allocation.rho, allocation.spent_delta)
         book = Ledger.open(ledger, database=opened.name, limit=limit, tables=plan.protect, label=label)
         noise = None if insecure_seed is None else InsecureNoise(insecure_seed)
         curator = Curator(opened, plan.promise, ledger=book, noise=noise)
         with report.step("check keys and bounds"):
             curator.check()
+        elsewhere = _charge_external(book, plan, brought)
         public = {name: _read_public(opened, name, report) for name in plan.public}
         plan = _learn_domains(curator, plan, allocation, public, report)
         sizes = _measure_sizes(curator, allocation, report)
-        tables, mechanisms = _fit_tables(curator, plan, allocation, sizes, report)
+        tables, mechanisms = _fit_tables(curator, plan, allocation, sizes, brought, report)
         fabric = Fabric(plan, sizes, tables, public, degree_counts(plan, curator.release))
         found = _learn_links(curator, fabric, allocation, report)
-        certificate = certify(plan.promise, book, delta=delta, insecure=curator.insecure, evidence=found)
+        certificate = certify(
+            plan.promise, book, delta=delta, insecure=curator.insecure, evidence=found, external=elsewhere
+        )
     return Model(fabric, certificate, curator.release, mechanisms)
+
+
+def _charge_external(book: Ledger, plan: Plan, brought: Mapping[str, Brought]) -> list[dict[str, object]]:
+    """Charge what the makers of tables made elsewhere declare. Returns what the certificate says about each."""
+    found = []
+    for name, cost in declared_costs(plan).items():
+        external = plan.table[name].external
+        assert external is not None
+        said = external.declared
+        book.charge(cost, what={"verb": "declared", "what": f"external:{name}", "declared": said})
+        found.append(
+            {"table": name, **said, "units": list(cost.rho), "rows": brought[name].rows, "source": brought[name].source}
+        )
+    return found
 
 
 def _read_public(source: Source, name: str, report: Progress) -> pa.Table:
@@ -159,16 +180,21 @@ def _measure_sizes(curator: Curator, allocation: Allocation, report: Progress) -
 
 
 def _fit_tables(
-    curator: Curator, plan: Plan, allocation: Allocation, sizes: dict[str, float], report: Progress
+    curator: Curator,
+    plan: Plan,
+    allocation: Allocation,
+    sizes: dict[str, float],
+    brought: Mapping[str, Brought],
+    report: Progress,
 ) -> tuple[dict[str, FittedTable], dict[str, str]]:
+    """Fit every private table that has columns; one made elsewhere spends only on the columns its rows lack."""
     fitted: dict[str, FittedTable] = {}
     mechanisms: dict[str, str] = {}
-    for task, rho in allocation.tasks.items():
-        if task.group != "tables":
-            continue
-        table = plan.table[task.table]
-        window = curator.window(View.of_table(table.name, model_columns(plan, table.name)), name=task.name)
-        model = table_model(table.mechanism)
+    shares = {task.table: rho for task, rho in allocation.tasks.items() if task.group == "tables"}
+    for name, rho in (dict.fromkeys(brought, 0.0) | shares).items():
+        table = plan.table[name]
+        window = curator.window(View.of_table(name, model_columns(plan, name)), name=Task("tables", name).name)
+        model = table_model(table.mechanism, **({"codes": brought[name].codes} if name in brought else {}))
         with report.step(f"fit table {table.name}"):
             fitted[table.name] = model.fit(
                 window, rho=rho, rows=sizes[table.name], structure=Structure(), progress=report.inside

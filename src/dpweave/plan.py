@@ -6,7 +6,7 @@ A plan is written before a row is read and holds nothing private, so it may be p
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dpweave.constraints import Constraint, check_together, constraint_from_dict, constraint_to_dict
 from dpweave.errors import PlanError, UsageError, nearest
+from dpweave.privacy.accounting import declared_rho, require_number
 from dpweave.privacy.promise import Promise
 from dpweave.schema.domain import (
     Bins,
@@ -76,6 +77,48 @@ class KeyPlan:
 
 
 @dataclass(frozen=True)
+class External:
+    """What the maker of a table declares it cost: zCDP ``rho``, or ``epsilon`` where no rho is known, and ``delta``.
+
+    It must hold for one row of every protected table with whatever of it is in the table that was made elsewhere. ``path``
+    names a Parquet or CSV file; without one, the rows are given to ``fit``.
+    """
+
+    epsilon: float | None = None
+    delta: float = 0.0
+    rho: float | None = None
+    path: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.epsilon is None) == (self.rho is None):
+            raise PlanError("a table made elsewhere declares either epsilon, perhaps with delta, or rho")
+        try:
+            _ = self.cost
+            require_number("delta", self.delta, low=0, high=1, closed=True)
+        except UsageError as error:
+            raise PlanError(f"the declared {error}") from None
+        if self.path is not None and not (isinstance(self.path, str) and self.path):
+            raise PlanError(f"the path of a table made elsewhere must be the name of a file, not {self.path!r}")
+
+    @property
+    def cost(self) -> float:
+        """What the ledger is charged, in rho; delta comes on top."""
+        if self.rho is not None:
+            return require_number("rho", self.rho, low=0, high=1e100, closed=True)
+        return declared_rho(self.epsilon)  # type: ignore[arg-type]
+
+    @property
+    def declared(self) -> dict[str, float]:
+        """What was declared, by name."""
+        found = {"epsilon": self.epsilon, "rho": self.rho, "delta": self.delta}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def __str__(self) -> str:
+        said = f"epsilon {self.epsilon:g}" if self.epsilon is not None else f"rho {self.rho:g}"
+        return said + (f", delta {self.delta:g}" if self.delta else "")
+
+
+@dataclass(frozen=True)
 class TablePlan:
     """A table with its keys, domains, mechanism, and perhaps a declared approximate size."""
 
@@ -88,6 +131,8 @@ class TablePlan:
     rows: int | None = None
     weight: float = 1.0
     namespace: str | None = None
+    external: External | None = None
+    """For the mechanism ``external``: what was declared about rows made elsewhere."""
 
     @cached_property
     def table(self) -> Table:
@@ -165,15 +210,18 @@ class Plan:
 
         if not table.weight > 0:
             raise PlanError(f"the weight of table {table.name!r} must be positive, not {table.weight}")
-        if table.mechanism == "external":
-            raise PlanError(
-                f"table {table.name!r} asks for the mechanism 'external', which a plan cannot name: rows made elsewhere "
-                "are brought in code, to dw.link or to a mechanism of your own"
-            )
         if table.mechanism not in registered():
             raise PlanError(
                 f"table {table.name!r} asks for a mechanism {table.mechanism!r} that does not exist: {nearest(table.mechanism, registered())}"
             )
+        if (table.mechanism == "external") != (table.external is not None):
+            raise PlanError(
+                f'table {table.name!r} needs both mechanism = "external" and what its maker declares, '
+                f'such as external = {{ epsilon = 1.0, path = "{table.name}.parquet" }}, or neither'
+            )
+        if table.external is not None and (table.name in self.public or not table.modelled):
+            why = "is public and copied as it is" if table.name in self.public else "has only keys"
+            raise PlanError(f"table {table.name!r} cannot be made elsewhere: it {why}; take another mechanism")
         if table.rows is not None and (
             isinstance(table.rows, bool) or not isinstance(table.rows, int) or table.rows < 0
         ):
@@ -428,6 +476,8 @@ def _table_to_dict(table: TablePlan) -> dict[str, Any]:
     for name in ("mechanism", "rows", "weight", "namespace"):
         if getattr(table, name) != _DEFAULTS[name]:
             out[name] = getattr(table, name)
+    if table.external is not None:
+        out["external"] = {k: v for k, v in asdict(table.external).items() if v is not None}
     out["columns"] = {c.name: _column_to_dict(c) for c in table.columns}
     if table.keys:
         out["keys"] = {k.key.name: _key_to_dict(k) for k in table.keys}
@@ -436,9 +486,10 @@ def _table_to_dict(table: TablePlan) -> dict[str, Any]:
 
 def _table_from_dict(name: str, data: Mapping[str, Any]) -> TablePlan:
     where = f"tables.{name}"
-    _refuse_unknown(
-        where, data, ("primary_key", "unique", "mechanism", "rows", "weight", "namespace", "columns", "keys")
-    )
+    known = ("primary_key", "unique", "mechanism", "rows", "weight", "namespace", "external", "columns", "keys")
+    _refuse_unknown(where, data, known)
+    external = _mapping(f"{where}.external", data["external"]) if "external" in data else None
+    _refuse_unknown(f"{where}.external", external or {}, [f.name for f in fields(External)])
     columns = _mapping(f"{where}.columns", data.get("columns", {}))
     keys = _mapping(f"{where}.keys", data.get("keys", {}))
     return TablePlan(
@@ -450,6 +501,7 @@ def _table_from_dict(name: str, data: Mapping[str, Any]) -> TablePlan:
         primary_key=_names(f"{where}.primary_key", data.get("primary_key", [])),
         unique=tuple(_names(f"{where}.unique", u) for u in data.get("unique", [])),
         keys=tuple(_key_from_dict(f"{where}.keys.{k}", k, _mapping(f"{where}.keys.{k}", v)) for k, v in keys.items()),
+        external=None if external is None else External(**external),
         **{n: data[n] for n in ("mechanism", "rows", "weight", "namespace") if n in data},
     )
 

@@ -111,6 +111,12 @@ def is_dictated(plan: Plan, table: str, key: str) -> bool:
     return any(own & set(other.columns) for other in foreign if other.name != key)
 
 
+def measured_columns(plan: Plan, table: str) -> tuple[str, ...]:
+    """Return the columns that the model of a private table has to learn: all, or those that rows made elsewhere lack."""
+    external = plan.table[table].external is not None
+    return tuple(derived_codecs(plan, table)) if external else model_columns(plan, table)
+
+
 def relations(plan: Plan) -> tuple[Relation, ...]:
     """Every foreign key of the private tables, in the order they are woven."""
     wired = {name: [k.key.name for k in plan.table[name].keys] for name in plan.public}

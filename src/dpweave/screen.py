@@ -62,7 +62,8 @@ def spent_words(certificate: Certificate) -> str:
     """Return the promise and what it cost, folded."""
     tables = ", ".join(f"{g.table} epsilon {g.epsilon:.4g}" for g in certificate.tables)
     text = f"{certificate.statement} Spent: {tables}, at delta {certificate.delta:g} ({certificate.neighbours} neighbours)."
-    return textwrap.fill(text, 80, break_on_hyphens=False)
+    notes = (f"Mind: {caveat}." for caveat in certificate.caveats)
+    return "\n".join(textwrap.fill(words, 80, break_on_hyphens=False) for words in (text, *notes))
 
 
 def database_dict(found: DatabaseSummary, delta: float) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from dpweave.links.base import LinkProblem
 from dpweave.links.degrees import Degrees, degrees_of, match_total, seen
 from dpweave.relations import Relation, counted_keys, degree_codecs, presence_codecs, relations, weaving_order
 from dpweave.schema.domain import Attribute, Bins, degree, presence
+from dpweave.tables.external import ExternalTable
 from dpweave.targets import break_circles, random_targets, separate, unloop
 from dpweave.values import Values
 
@@ -46,6 +47,11 @@ class Fabric:
     degrees: Mapping[tuple[str, str], tuple[tuple[int, ...], IntArray]] = field(default_factory=dict)
     """For owning keys, as (table, key): buckets of degrees and their noisy counts over the owners."""
 
+    def whole(self, table: str) -> float:
+        """Rows of a table at scale 1: those that were brought, where it was made elsewhere, else its noisy size."""
+        fitted = self.tables.get(table)
+        return float(fitted.brought) if isinstance(fitted, ExternalTable) else self.sizes[table]
+
     def share(self, table: str, key: str) -> float:
         """Share of rows whose foreign key leads somewhere."""
         if presence(key) not in presence_codecs(self.plan, table):
@@ -76,7 +82,7 @@ class Fabric:
         """About how many rows each table of a woven database has, without weaving it."""
         rows = {name: float(table.num_rows) for name, table in self.public.items()}
         for name in weaving_order(self.plan):
-            rows[name] = max(self.sizes[name] * scale, 0.0)
+            rows[name] = max(self.whole(name) * scale, 0.0)
             owning = self.plan.promise.owning.get(name)
             if owning is None:
                 continue
@@ -174,7 +180,7 @@ class Weaver:
 
     def _draw_rows(self, name: str) -> None:
         """Draw a table's rows: as many as its owners have degrees for, where degrees are known."""
-        size, part = self._fabric.sizes[name] * self._scale, self._cloth.part_of(name)
+        size, part = self._fabric.whole(name) * self._scale, self._cloth.part_of(name)
         owning = self._plan.promise.owning.get(name)
         degrees = None if owning is None else self._degrees(name, owning)
         if degrees is None or owning is None:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from dpweave.links.design import DECAY, FIRST_ORDER
 from dpweave.privacy.sensitivity import movement
-from dpweave.relations import degree_codecs, model_columns, presence_codecs
+from dpweave.relations import degree_codecs, measured_columns, presence_codecs
 from dpweave.schema.domain import Learn, Opaque, View, parse_presence, size
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def shares(worths: Sequence[Worth], *, rho: float) -> list[float]:
 
 def table_worth(plan: Plan, table: str, *, weight: float) -> Worth:
     """Worth of the columns of a table, about which nothing is known before."""
-    columns = model_columns(plan, table)
+    columns = measured_columns(plan, table)
     own = tuple(c for c in columns if parse_presence(c) is None) or columns
     sizes = [codes(plan, table, c) for c in columns]
     return Worth.of(

@@ -45,7 +45,7 @@ TABLES = {
 
 
 def make(name: str, codes: dict[str, np.ndarray]) -> TableModel:
-    return table_model(name, codes=codes, epsilon=1.0) if name == "external" else table_model(name)
+    return table_model(name, codes=codes) if name == "external" else table_model(name)
 
 
 def fit(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from importlib.metadata import EntryPoint
 
 import numpy as np
@@ -251,7 +252,7 @@ def test_external_refuses_what_does_not_fit() -> None:
     window = ArrayWindow({"a": [0, 1], "b": [0, 1]}, {"a": 2, "b": 2})
 
     def take(codes: dict[str, object], structure: Structure | None = None, rho: float = 0.0) -> FittedTable:
-        return External(codes=codes, epsilon=1.0, delta=1e-6).fit(  # type: ignore[arg-type]
+        return External(codes=codes).fit(  # type: ignore[arg-type]
             window, rho=rho, rows=None, structure=structure or Structure(), progress=lambda message, done: None
         )
 
@@ -264,7 +265,7 @@ def test_external_refuses_what_does_not_fit() -> None:
     ]:
         with pytest.raises(PlanError, match=message):
             take(codes)
-    with pytest.raises(PlanError, match="spends no rho"):
+    with pytest.raises(PlanError, match="spends nothing"):
         take({"a": [0], "b": [0]}, rho=0.1)
     never = Structure(zeros=(StructuralZero(("a", "b"), np.eye(2, dtype=bool)),))
     with pytest.raises(PlanError, match="forbids"):
@@ -272,13 +273,45 @@ def test_external_refuses_what_does_not_fit() -> None:
     same = Structure(dependencies=(Dependency(("a",), "b", np.array([0, 1])),))
     with pytest.raises(PlanError, match="breaks the dependency"):
         take({"a": [0], "b": [1]}, same)
-    with pytest.raises(UsageError, match="epsilon"):
-        External(codes={}, epsilon=-1.0)
+
+
+def test_external_spends_its_share_on_derived_columns_alone() -> None:
+    """Degrees follow the column they depend on; own columns are taken as they are; the share is spent to the last digit."""
+    rng = np.random.default_rng(0)
+    real = {"a": rng.integers(0, 3, 4000), "#b.a": np.zeros(4000, dtype=int), "?k": rng.integers(0, 2, 4000)}
+    real["#b.a"] = np.where(rng.random(4000) < 0.8, real["a"], rng.integers(0, 3, 4000))
+    window = ArrayWindow(real, {"a": 3, "#b.a": 3, "?k": 2}, seed=1)
+    brought = rng.permutation(np.repeat([0, 1, 2], [100, 500, 900]))
+    fitted = External(codes={"a": brought}).fit(
+        window, rho=0.5, rows=4000.0, structure=Structure(), progress=lambda message, done: None
+    )
+    assert sum((Fraction(call.rho) for call in window.asked), Fraction()) == Fraction(0.5)
+    assert not any("#b.a" not in c and "?k" not in c for call in window.asked for c in call.cliques)
+    made = fitted.sample(1500, np.random.default_rng(1))
+    assert np.bincount(made["a"]).tolist() == [100, 500, 900]
+    joint = np.zeros((3, 3))
+    np.add.at(joint, (made["a"], made["#b.a"]), 1)
+    given = joint / joint.sum(axis=1, keepdims=True)
+    assert given[1, 1] > given[0, 1] + 0.2
+    assert given[2, 2] > given[0, 2] + 0.2
+    np.testing.assert_allclose(fitted.marginal(("?k",)).sum(), 4000)
+    state, arrays = fitted.state()
+    again = restore("external", state, arrays).sample(70, np.random.default_rng(3))
+    assert all((again[c] == v).all() for c, v in fitted.sample(70, np.random.default_rng(3)).items())
+
+
+def test_external_without_a_share_for_derived_columns_is_refused() -> None:
+    window = ArrayWindow({"a": [0, 1], "#b.a": [0, 1]}, {"a": 2, "#b.a": 2}, seed=1)
+    with pytest.raises(BudgetError, match="positive share"):
+        External(codes={"a": [0, 1]}).fit(
+            window, rho=0.0, rows=None, structure=Structure(), progress=lambda message, done: None
+        )
+    assert window.asked == []
 
 
 def test_external_rows_are_used_equally_often() -> None:
     window = ArrayWindow({"a": [0]}, {"a": 5})
-    fitted = External(codes={"a": np.arange(5)}, epsilon=1.0).fit(
+    fitted = External(codes={"a": np.arange(5)}).fit(
         window, rho=0.0, rows=None, structure=Structure(), progress=lambda message, done: None
     )
     counts = np.bincount(fitted.sample(12, np.random.default_rng(0))["a"], minlength=5)

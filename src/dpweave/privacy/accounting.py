@@ -150,6 +150,16 @@ def gaussian_sigma(sensitivity: float, rho: float) -> float:
     return sigma
 
 
+def declared_rho(epsilon: float) -> float:
+    r"""Cost :math:`\varepsilon^2/2`, beside δ, of a mechanism of which (ε, δ)-DP is all that is known, rounded up.
+
+    Its outputs on neighbours are those of a mechanism that tells all with probability δ and is ε-DP otherwise (Kairouz,
+    Oh and Viswanath 2015), and ε-DP is :math:`\varepsilon^2/2`-zCDP: it is δ-approximately :math:`\varepsilon^2/2`-zCDP
+    (Bun and Steinke 2016, section 8). Such costs compose as ours do: ρ adds up, and so does δ.
+    """
+    return round_up(Fraction(require_number("epsilon", epsilon, low=0, high=1e100, closed=True)) ** 2 / 2)
+
+
 def selection_rho(sensitivity: float, scale: float) -> float:
     r"""Cost of one choice with :math:`P \propto e^{\text{score}/s}`, rounded up.
 

@@ -137,10 +137,19 @@ def guarantees(spent: Cost, tables: tuple[str, ...], *, delta: float) -> tuple[G
     return tuple(out)
 
 
+UNCHECKED = "{table} was made elsewhere; that its maker protected one row of {units} as declared was taken on trust and not checked"
+
+
 def certify(
-    promise: Promise, ledger: Ledger, *, delta: float, insecure: bool, evidence: Sequence[Mapping[str, Any]] = ()
+    promise: Promise,
+    ledger: Ledger,
+    *,
+    delta: float,
+    insecure: bool,
+    evidence: Sequence[Mapping[str, Any]] = (),
+    external: Sequence[Mapping[str, Any]] = (),
 ) -> Certificate:
-    """State what a run has promised, from what its ledger was charged."""
+    """State what a run has promised, from what its ledger was charged; ``external`` are tables made elsewhere."""
     columns = guarantees(ledger.spent, promise.protected, delta=delta)
     owned = {u: {t: promise.owned_rows(u, t) for t in promise.private} for u in promise.protected}
     packages = ("dpweave", "opendp", "numpy", "duckdb", "ibis-framework")
@@ -162,5 +171,7 @@ def certify(
         database=ledger.database,
         run=ledger.run,
         insecure=insecure,
+        external=tuple(external),
+        caveats=tuple(UNCHECKED.format(table=e["table"], units=" or ".join(e["units"])) for e in external),
         evidence=tuple(evidence),
     )

@@ -1,7 +1,6 @@
 """Arrow tables as codes and links: the small, engine-free twin of what the wall counts.
 
-Values are coded by the domains of a plan exactly as :meth:`dpweave.schema.codec.Codec.encode` codes them in an engine (a
-test holds the two together), and every foreign key becomes the position of the row it leads to, or -1.
+Values are coded by :mod:`dpweave.schema.coding`, and every foreign key becomes the position of the row it leads to, or -1.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ import numpy as np
 
 from dpweave.errors import UsageError
 from dpweave.relations import derived_codecs
-from dpweave.schema.arrow import arrow_type
 from dpweave.schema.codec import Codec
+from dpweave.schema.coding import encode_column, whole_array
 from dpweave.schema.domain import Bins, Categories, Learn, Opaque, parse_degree, parse_presence
 from dpweave.schema.graph import KeyGraph
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
     from dpweave.plan import Plan
     from dpweave.privacy.window import IntArray
-    from dpweave.schema.domain import Attribute, Domain, Path, Scalar
+    from dpweave.schema.domain import Attribute, Domain, Path
     from dpweave.schema.model import Column, Database, ForeignKey
 
 
@@ -93,10 +92,9 @@ def encode(plan: Plan, tables: Mapping[str, pa.Table]) -> CodedDatabase:
                 )
             if domain is None:
                 continue
-            codes[table.name, column.name] = encode_column(
-                column.column, domain, column_of(tables, table.name, column.column)
-            )
-            sizes[table.name, column.name] = Codec(column.column, domain).size
+            codec = Codec(column.column, domain)
+            codes[table.name, column.name] = encode_column(codec, column_of(tables, table.name, column.column))
+            sizes[table.name, column.name] = codec.size
     links = {
         (table.name, key.name): follow(tables, plan.database, table.name, key)
         for table in plan.database
@@ -132,51 +130,9 @@ def bucketed(values: IntArray, codec: Codec) -> IntArray:
 
 def column_of(tables: Mapping[str, pa.Table], table: str, column: Column) -> pa.Array:
     """Return one column as a single array of the model's Arrow type."""
-    import pyarrow as pa
-
     if column.name not in tables[table].column_names:
         raise UsageError(f"table {table!r} of the database has no column {column.name!r}; give one made from this plan")
-    array = tables[table][column.name].combine_chunks()
-    if isinstance(array, pa.ChunkedArray):  # an empty table has no chunk to combine
-        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
-    kind = arrow_type(column.type)
-    return array if array.type == kind else array.cast(kind, safe=False)
-
-
-def encode_column(column: Column, domain: Domain, values: pa.Array) -> IntArray:
-    """Code of every value; total, as the codec's."""
-    import pyarrow.compute as pc
-
-    codec = Codec(column, domain)
-    missing = values.is_null().to_numpy(zero_copy_only=False)
-    if column.type.kind == "float":
-        missing = missing | pc.is_nan(values).fill_null(True).to_numpy(zero_copy_only=False)
-    match domain:
-        case Opaque():
-            inner = np.zeros(len(values), dtype=np.int64)
-        case Categories(values=listed):
-            inner = _positions(values, listed, unknown=codec.unknown_code)
-        case Bins(edges=edges):
-            inner = np.zeros(len(values), dtype=np.int64)
-            for edge in edges[1:-1]:
-                inner += _at_least(values, edge)
-    return np.where(missing, codec.null_code, inner).astype(np.int64)
-
-
-def _positions(values: pa.Array, listed: tuple[Scalar, ...], *, unknown: int) -> IntArray:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    found = pc.index_in(values, value_set=pa.array(list(listed), values.type))
-    return np.asarray(found.fill_null(unknown).to_numpy(zero_copy_only=False), dtype=np.int64)
-
-
-def _at_least(values: pa.Array, edge: Any) -> np.ndarray[Any, Any]:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    above = pc.greater_equal(values, pa.scalar(edge, values.type)).fill_null(False)
-    return np.asarray(above.to_numpy(zero_copy_only=False))
+    return whole_array(tables[table][column.name], Codec(column, Opaque()))
 
 
 def follow(tables: Mapping[str, pa.Table], schema: Database, table: str, key: ForeignKey) -> IntArray:

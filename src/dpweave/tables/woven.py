@@ -54,12 +54,12 @@ class WovenTable:
         made: dict[str, IntArray] = {}
         for single, pairs in zip(self.singles, self.pairs, strict=True):
             (column,) = single.columns
-            counts = _spread(single, rows, rng)
+            counts = spread(single, rows, rng)
             if not made or not rows:
                 made[column] = rng.permutation(np.repeat(np.arange(len(counts)), counts))
                 continue
-            problem = _problem(made, column, self.shape, rows=rows, seen=self.rows)
-            made[column] = _values(LEARNER.wire(problem, pairs, rng=rng, degrees=Degrees(right=counts)), rows)
+            problem = value_problem(made, column, self.shape, rows=rows, seen=self.rows)
+            made[column] = values_of(LEARNER.wire(problem, pairs, rng=rng, degrees=Degrees(right=counts)), rows)
         return {c: made.get(c, np.zeros(rows, dtype=np.int64)) for c in self.shape}
 
     @cached_property
@@ -139,18 +139,18 @@ class Woven:
             progress(f"weaving {column}", i / len(columns))
             last = i == len(columns) - 1
             share = purse.rest() if last else purse.take(pool * weights[i] / weights[1:].sum())
-            problem = _problem(made, column, window.shape, rows=table, seen=float(table))
-            counts = _spread(singles[i], table, rng)
+            problem = value_problem(made, column, window.shape, rows=table, seen=float(table))
+            counts = spread(singles[i], table, rng)
             learned = LEARNER.learn(
                 window, problem, rho=share, rng=rng, progress=lambda _step, _share: None, degrees=Degrees(right=counts)
             )
-            made[column] = _values(learned.pairs, table)
+            made[column] = values_of(learned.pairs, table)
             pairs.append(learned.measured)
         progress("woven", 1.0)
         return WovenTable(dict(window.shape), float(size), singles, tuple(pairs))
 
 
-def _spread(single: NoisyMarginal, rows: int, rng: np.random.Generator) -> IntArray:
+def spread(single: NoisyMarginal, rows: int, rng: np.random.Generator) -> IntArray:
     """Whole counts that add up to ``rows``, in proportion to what is not negative in a noisy marginal."""
     positive = np.maximum(single.counts, 0)
     if not rows:
@@ -159,11 +159,11 @@ def _spread(single: NoisyMarginal, rows: int, rng: np.random.Generator) -> IntAr
 
 
 def _drawn(single: NoisyMarginal, rows: int, rng: np.random.Generator) -> IntArray:
-    counts = _spread(single, rows, rng)
+    counts = spread(single, rows, rng)
     return rng.permutation(np.repeat(np.arange(len(counts)), counts))
 
 
-def _problem(
+def value_problem(
     made: Mapping[str, IntArray], column: str, shape: Mapping[str, int], *, rows: int, seen: float
 ) -> LinkProblem:
     """Every row is to be linked to one value of ``column``."""
@@ -172,7 +172,8 @@ def _problem(
     return LinkProblem(dict(made), values, shape=sizes, links=rows, links_measured=max(seen, 1.0), kind="one-to-many")
 
 
-def _values(pairs: IntArray, rows: int) -> IntArray:
+def values_of(pairs: IntArray, rows: int) -> IntArray:
+    """Value of each row, from links between rows and values."""
     out = np.zeros(rows, dtype=np.int64)
     out[pairs[:, 0]] = pairs[:, 1]
     return out
