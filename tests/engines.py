@@ -90,7 +90,7 @@ def engine_order(bounding: Bounding, rows: Rows) -> dict[tuple[str, int], float]
     order: dict[tuple[str, int], float] = {}
     for name in rows:
         table = bounding.promise.database[name]
-        raw = bounding._raw(name)
+        raw = bounding.raw(name)
         found = bounding.source.fetch(
             raw.select(place=bounding._place(table, raw), id=raw[bounding.column_name(name, "id")])
         )

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter
 
+import numpy as np
 import pytest
 
+from dpweave.schema.codec import Codec
+from dpweave.schema.domain import Bins, View
+from dpweave.schema.model import Column, Type
 from tests.engines import as_cells, both_ways, engine_counts, engine_order, open_frames, open_sqlite
 from tests.oracle import bound, count, holds_bounds, random_view, random_world
 
@@ -60,6 +65,40 @@ def test_record_without_and_with_truncation(tmp_path):
         with opened as source:
             _compare(source, world, rng, f"salt{seed}", views=3)
     assert wild >= 4
+
+
+def test_cliques_counted_in_blocks_are_those_counted_alone(monkeypatch):
+    """Large tables are counted by blocks of columns; here every table is large."""
+    together = 0
+    for seed in range(300, 312):
+        rng = random.Random(seed)
+        world = random_world(rng, "entity", most=9)
+        view, columns = random_view(rng, world)
+        cliques = [c for k in range(len(columns) + 1) for c in itertools.permutations(columns, k)]
+        with open_frames(world.rows, world.promise) as source:
+            counts, _ = engine_counts(source, world, salt="s")
+            alone = counts.marginals(view, cliques)
+            monkeypatch.setattr("dpweave.privacy.counts.MANY_ROWS", 0)
+            in_blocks = counts.marginals(view, cliques)
+            monkeypatch.undo()
+        together += len(cliques) > 2
+        for clique, a, b in zip(cliques, alone, in_blocks, strict=True):
+            assert np.array_equal(a, b), (view, clique)
+    assert together > 3
+
+
+def test_a_learned_domain_forgets_the_codes_of_its_column_alone():
+    world = random_world(random.Random(5), "entity", most=9)
+    table = next(t for t in world.values if world.values[t])
+    column = world.values[table][0]
+    view = View.of_table(table, (column,))
+    with open_frames(world.rows, world.promise) as source:
+        counts, _ = engine_counts(source, world, salt="s")
+        (fine,) = counts.marginals(view, [(column,)])
+        counts.set_codec(table, column, Codec(Column(column, Type("integer"), nullable=False), Bins((0, 100))))
+        (coarse,) = counts.marginals(view, [(column,)])
+    assert coarse.shape == (1,)
+    assert coarse.sum() == fine.sum()
 
 
 def test_order_depends_on_the_salt_and_on_nothing_else():

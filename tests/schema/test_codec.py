@@ -242,6 +242,8 @@ DOMAINS = [
         Type("decimal", precision=8, scale=2),
         even_bins(Type("decimal", precision=8, scale=2), Decimal(0), Decimal(9), 4),
     ),
+    (Type("decimal", precision=30, scale=3), Bins((Decimal("-9000000000000.5"), Decimal("-0.001"), Decimal(7)))),
+    (Type("decimal"), Bins((Decimal(-3), Decimal(0), Decimal(3)))),
     (Type("date"), even_bins(Type("date"), date(2020, 1, 1), date(2020, 12, 31), 5)),
     (Type("timestamp"), even_bins(Type("timestamp"), datetime(2020, 1, 1), datetime(2020, 12, 31), 5)),
     (

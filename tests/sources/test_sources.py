@@ -15,6 +15,8 @@ import pytest
 from dpweave.errors import SourceError
 from dpweave.schema.model import Database, Table
 from dpweave.sources import open_source
+from dpweave.sources.base import ROW
+from dpweave.sources.duckdb import SPARE_NUMBERS
 from tests.backends import columns
 
 SECRET = "hunter2secret"
@@ -220,6 +222,57 @@ def test_folder_of_parquet_and_csv(tmp_path) -> None:
         source.declare(Database((Table("c", columns(**{"id": "int32", 'say "x"': "date"}), primary_key=("id",)),)))
         assert [r["id"] for r in rows(source, "c")] == [1, 2, 3]
         assert [r['say "x"'] for r in rows(source, "c")] == [None, None, None]
+
+
+def _numbers(source, name: str) -> dict[int, int]:
+    numbered = source.numbered(name)
+    found = source.fetch(numbered.select("x", ROW))
+    return dict(zip(found[ROW].to_pylist(), found["x"].to_pylist(), strict=True))
+
+
+def _numbered_sources(folder):
+    x = list(range(10))
+    yield {"t": pa.table({"x": x})}
+    yield make_duckdb(folder / "a.duckdb", "CREATE TABLE t AS SELECT range AS x FROM range(10)")
+    yield make_duckdb(folder / "b.duckdb", "CREATE TABLE t AS SELECT range AS x, 7 AS RowID FROM range(10)")
+    yield make_duckdb(
+        folder / "c.duckdb",
+        "CREATE TABLE t AS SELECT range AS x FROM range(1300000)",
+        "DELETE FROM t WHERE x < 1299990",
+    )
+    yield make_sqlite(
+        folder / "d.sqlite",
+        "CREATE TABLE t (x INTEGER PRIMARY KEY);" + "".join(f"INSERT INTO t VALUES ({10**12 + i});" for i in x),
+    )
+    for name, parts in (("parts", ([], x[:3], x[3:])), ("odd", (x[:4], x[4:]))):
+        (folder / name / "t").mkdir(parents=True)
+        for i, part in enumerate(parts):
+            own = {"file_index": [5] * len(part)} if name == "odd" else {}
+            pq.write_table(pa.table({"x": pa.array(part, pa.int64()), **own}), folder / name / "t" / f"{i}.parquet")
+        yield folder / name
+    (folder / "csv").mkdir()
+    (folder / "csv" / "t.csv").write_text("x\n" + "".join(f"{i}\n" for i in x))
+    yield folder / "csv"
+
+
+def test_rows_keep_their_numbers_from_query_to_query(tmp_path) -> None:
+    for given in _numbered_sources(tmp_path):
+        with open_source(given) as source:
+            first = _numbers(source, "t")
+            assert first == _numbers(source, "t")
+            assert len(first) == len(set(first.values())) == 10
+            assert min(first) >= 0
+            assert max(first) < 2 * 10 + SPARE_NUMBERS
+            assert ROW not in source.database["t"].column
+            assert all(len(batch.schema) == len(source.database["t"].columns) for batch in source.read("t"))
+
+
+def test_our_name_for_row_numbers_is_refused(tmp_path) -> None:
+    frames = {"t": pa.table({"x": [1], ROW.upper(): [0]})}
+    stored = make_duckdb(tmp_path / "a.duckdb", f'CREATE TABLE t (x INT, "{ROW.upper()}" INT)')
+    for given in (frames, stored):
+        with open_source(given) as source, pytest.raises(SourceError, match="a name that is ours"):
+            source.numbered("t")
 
 
 def test_declared_columns_must_be_there() -> None:

@@ -2,6 +2,9 @@
 
 Columns are renamed by position (``c0``, ``c1``, ...), so that no name of the user's can collide with ours: ``rid`` numbers
 the rows of a table, ``to0``, ``to1``, ... hold the ``rid`` of the row that a foreign key leads to, or null.
+
+An embedded engine numbers raw rows itself, so that only keys, hashes and numbers are sorted and stored. Any other engine
+numbers and stores whole bounded rows, in the order of their hashes, which is the same in every query.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ import secrets
 from typing import TYPE_CHECKING, Any
 
 from dpweave.errors import SourceError
+from dpweave.sources.base import ROW
 
 if TYPE_CHECKING:
     from dpweave.privacy.promise import Promise
@@ -31,7 +35,8 @@ class Bounding:
         self.source = source
         self.promise = promise
         self._salt = secrets.token_hex(16) if salt is None else salt
-        self._rows: dict[str, Any] = {}
+        self._numbered = source.embedded
+        self._kept: dict[str, Any] = {}
         self._linked: dict[str, Any] = {}
         self._cuts = promise.neighbours == "entity" or promise.on_excess == "truncate"
 
@@ -45,7 +50,7 @@ class Bounding:
 
         for table in self.promise.database:
             if table.primary_key and not self._is_enforced(table.name, table.primary_key):
-                rows = self._raw(table.name)
+                rows = self.raw(table.name)
                 if self._any(rows.filter(ibis.or_(*(rows[self._c(table, c)].isnull() for c in table.primary_key)))):
                     raise SourceError(
                         f"rows of table {table.name!r} have no {', '.join(table.primary_key)}, which the schema declares "
@@ -54,7 +59,7 @@ class Bounding:
             for columns in self._keys_led_to(table):
                 if self._is_enforced(table.name, columns):
                     continue
-                if self._has_repeats(self._raw(table.name), [self._c(table, c) for c in columns]):
+                if self._has_repeats(self.raw(table.name), [self._c(table, c) for c in columns]):
                     raise SourceError(
                         f"rows of table {table.name!r} share the same {', '.join(columns)}, which the schema declares unique; "
                         "mend the data or the declared key, since the promise counts on it"
@@ -89,7 +94,7 @@ class Bounding:
 
     def _check_targets(self, name: str, key: ForeignKey) -> None:
         table = self.promise.database[name]
-        rows = self._follow(table, key, self._raw(name), self.rows(key.target), "rid", "target")
+        rows = self._follow(table, key, self.raw(name), self.kept(key.target), "rid", "target")
         given = [rows[self._c(table, c)].notnull() for c in key.columns]
         if self._any(rows.filter(rows.target.isnull(), *given)):
             raise SourceError(
@@ -112,36 +117,46 @@ class Bounding:
     # -- step 1: rows ----------------------------------------------------------------------------------------------
 
     def rows(self, name: str) -> Any:
-        """Rows of a table after step 1, with ``rid`` and, for an owned table, ``owner``."""
-        if name not in self._rows:
-            self._rows[name] = self.source.materialise(self._bounded_rows(self.promise.database[name]))
-        return self._rows[name]
+        """Rows of a table after step 1, with ``rid``."""
+        kept = self.kept(name)
+        if not self._numbered:
+            return kept
+        raw, left = self.raw(name), kept.select(left=kept.rid).view()
+        return raw.inner_join(left, raw.rid == left.left).drop("left")
+
+    def kept(self, name: str) -> Any:
+        """Rows of a table after step 1, with ``rid`` and, for an owned table, ``owner``: the columns of keys at least."""
+        if name not in self._kept:
+            self._kept[name] = self.source.materialise(self._bounded_rows(self.promise.database[name]))
+        return self._kept[name]
 
     def _bounded_rows(self, table: Table) -> Any:
         import ibis
 
-        rows = self._raw(table.name)
+        rows = self.raw(table.name)
+        if self._numbered:
+            rows = rows.select("rid", *self._narrow_columns(table))
         rows = rows.mutate(place=self._place(table, rows))
         key_name = self.promise.owning.get(table.name)
         if key_name is not None and table.name not in self.promise.public:
             rows = self._keep_first(table, table.key[key_name], rows)
-        by = [rows.place, *(rows[c] for c in self._order_columns(table))]
-        return rows.mutate(rid=ibis.row_number().over(order_by=by).cast("int64"))
+        if self._numbered:
+            return rows
+        return rows.mutate(rid=ibis.row_number().over(order_by=self._order(table, rows)).cast("int64"))
 
     def _keep_first(self, table: Table, key: ForeignKey, rows: Any) -> Any:
         """Drop rows beyond the bound of their owner, and all rows whose owner was dropped."""
         import ibis
 
         owner = self.promise.database[key.target]
-        rows = self._follow(table, key, rows, self.rows(owner.name), "rid", "owner")
+        rows = self._follow(table, key, rows, self.kept(owner.name), "rid", "owner")
         if owner.name not in self.promise.protected:
-            raw = self._raw(owner.name).mutate(there=ibis.literal(1, "int8"))
+            raw = self.raw(owner.name).mutate(there=ibis.literal(1, "int8"))
             rows = self._follow(table, key, rows, raw, "there", "there")
             rows = rows.filter(rows.owner.notnull() | rows.there.isnull()).drop("there")
         if not self._cuts:
             return rows
-        by = [rows.place, *(rows[c] for c in self._order_columns(table))]
-        rank = ibis.row_number().over(group_by=rows.owner, order_by=by)
+        rank = ibis.row_number().over(group_by=rows.owner, order_by=self._order(table, rows))
         rows = rows.mutate(rank=rank)
         bound = self.promise.bounds[table.name, key.name]
         return rows.filter(rows.owner.isnull() | (rows["rank"] < bound)).drop("rank")
@@ -151,21 +166,24 @@ class Bounding:
     def linked(self, name: str) -> Any:
         """Rows of a table with one column per foreign key: the ``rid`` it leads to after step 2, or null."""
         if name not in self._linked:
-            self._linked[name] = self.source.materialise(self._bounded_links(self.promise.database[name]))
+            table = self.promise.database[name]
+            rows = self._bounded_links(table)
+            plain = all(self.promise.is_owning(name, key.name) for key in table.foreign_keys)
+            self._linked[name] = rows if plain else self.source.materialise(rows)
         return self._linked[name]
 
     def _bounded_links(self, table: Table) -> Any:
         import ibis
 
-        rows = self.rows(table.name)
+        rows = self.kept(table.name)
         for key in table.foreign_keys:
             link = self._link_column(table.name, key)
             if self.promise.is_owning(table.name, key.name):
                 rows = rows.mutate(**{link: rows.owner})
                 continue
-            rows = self._follow(table, key, rows, self.rows(key.target), "rid", link)
+            rows = self._follow(table, key, rows, self.kept(key.target), "rid", link)
             if self.promise.is_private(key) and self._cuts:
-                rank = ibis.row_number().over(group_by=rows[link], order_by=rows.rid)
+                rank = ibis.row_number().over(group_by=rows[link], order_by=self._order(table, rows))
                 rows = rows.mutate(rank=rank)
                 keep = rows["rank"] < self.promise.bounds[table.name, key.name]
                 rows = rows.mutate(**{link: ibis.ifelse(keep, rows[link], ibis.null("int64"))}).drop("rank")
@@ -180,8 +198,8 @@ class Bounding:
         import ibis
 
         table = self.promise.database[name]
-        rows = self._raw(name) if self.promise.is_owning(name, key.name) else self.rows(name)
-        rows = self._follow(table, key, rows, self.rows(key.target), "rid", "parent")
+        rows = self.raw(name) if self.promise.is_owning(name, key.name) else self.kept(name)
+        rows = self._follow(table, key, rows, self.kept(key.target), "rid", "parent")
         return rows.filter(rows.parent.notnull()).group_by(rid=rows.parent).agg(degree=ibis._.count())
 
     # -- pieces ----------------------------------------------------------------------------------------------------
@@ -201,14 +219,24 @@ class Bounding:
     def _c(table: Table, column: str) -> str:
         return f"c{[c.name for c in table.columns].index(column)}"
 
-    def _raw(self, name: str) -> Any:
+    def raw(self, name: str) -> Any:
+        """All rows of a table as the plan reads them, bounded by nothing; with ``rid`` where the engine numbers them."""
         table = self.promise.database[name]
-        raw = self.source.table(name)
-        return raw.select(**{self._c(table, c.name): raw[c.name] for c in table.columns})
+        raw = self.source.numbered(name) if self._numbered else self.source.table(name)
+        rid = {"rid": raw[ROW]} if self._numbered else {}
+        return raw.select(**rid, **{self._c(table, c.name): raw[c.name] for c in table.columns})
 
     def _order_columns(self, table: Table) -> list[str]:
         """Columns that identify a row; rows that agree on all of them are interchangeable."""
         return [self._c(table, n) for n in table.primary_key or tuple(c.name for c in table.columns)]
+
+    def _order(self, table: Table, rows: Any) -> list[Any]:
+        return [rows.place, *(rows[c] for c in self._order_columns(table))]
+
+    def _narrow_columns(self, table: Table) -> list[str]:
+        """Columns that order rows, lead somewhere or are led to."""
+        keys = [self._c(table, c) for c in table.key_columns.union(*self._keys_led_to(table))]
+        return sorted({*keys, *self._order_columns(table)})
 
     def _place(self, table: Table, rows: Any) -> Any:
         import ibis

@@ -6,22 +6,27 @@ in memory; any other engine joins and groups where the rows live and returns one
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
+from dpweave.schema.covering import cover, summed
 from dpweave.schema.domain import parse_degree, parse_presence
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from dpweave.privacy.bounding import Bounding
     from dpweave.privacy.window import Columns, IntArray
     from dpweave.schema.codec import Codec
     from dpweave.schema.domain import Attribute, Path, View
 
+T = TypeVar("T")
 Codes = np.ndarray[Any, Any]
-BLOCK_ROWS = 1 << 16
+BLOCK_ROWS, BLOCK_CELLS = 1 << 16, 1 << 16
+"""Rows, and cells of a marginal, that are counted at a time, so that both stay in the processor's cache."""
+MANY_ROWS = 1 << 18
+"""Rows from which on it pays to count several cliques at once."""
 
 
 class Counts:
@@ -30,12 +35,16 @@ class Counts:
     def __init__(self, bounding: Bounding) -> None:
         self._bounding = bounding
         self._codecs: dict[tuple[str, str], Codec] = {}
-        self._memory: dict[tuple[object, ...], Codes] = {}
+        self._memory: dict[tuple[object, ...], Any] = {}
 
     def set_codec(self, table: str, column: str, codec: Codec) -> None:
         """Declare how a column is coded, and forget codes made by an earlier declaration."""
         self._codecs[table, column] = codec
-        self._memory = {k: v for k, v in self._memory.items() if k[0] not in ("codes", "seen")}
+        self._memory = {
+            k: v
+            for k, v in self._memory.items()
+            if k != ("codes", table, column) and not (k[0] == "seen" and k[2] == column)
+        }
 
     def codec(self, view: View, name: str) -> Codec:
         """Return the codec of a column of a view."""
@@ -49,8 +58,13 @@ class Counts:
 
     def marginals(self, view: View, cliques: Sequence[Columns]) -> tuple[IntArray, ...]:
         """Return one integer array per clique, one axis per column."""
-        count = self._in_memory if self._bounding.source.embedded else self._in_engine
-        return tuple(count(view, clique) for clique in cliques)
+        if not self._bounding.source.embedded:
+            return tuple(self._in_engine(view, clique) for clique in cliques)
+        found: dict[Columns, IntArray] = {}
+        for paths in {view.paths(clique) for clique in cliques}:
+            alike = [clique for clique in cliques if view.paths(clique) == paths]
+            found |= self._in_memory(view, alike, self._present(view.base, paths))
+        return tuple(found[clique] for clique in cliques)
 
     def categories(self, table: str, column: str) -> dict[str, int]:
         """How often each value of a text column occurs; its keys are private too."""
@@ -67,80 +81,92 @@ class Counts:
 
     # -- in memory -------------------------------------------------------------------------------------------------
 
-    def _in_memory(self, view: View, clique: Columns) -> IntArray:
-        shape = tuple(self.codec(view, name).size for name in clique)
-        there = self._present(view.base, view.paths(clique))
-        if not clique:
-            rows = self._size(view.base) if there is None else int(there.sum())
-            return np.array(rows, dtype=np.int64)
-        codes = [self._seen(view.base, view.attribute[name]) for name in clique]
-        return _histogram(codes, shape, there)
-
-    def _size(self, table: str) -> int:
-        key = ("size", table)
-        if key not in self._memory:
-            self._memory[key] = np.array(self._number(self._bounding.linked(table)))
-        return int(self._memory[key])
+    def _in_memory(self, view: View, cliques: Sequence[Columns], there: Codes | None) -> dict[Columns, IntArray]:
+        """Count cliques that need the same paths: a block of columns at a time, of which theirs are sums."""
+        at = self._position(view.base, ())
+        rows = self._length(view.base) if at is None else len(at)
+        sizes = {name: self.codec(view, name).size for clique in cliques for name in clique}
+        found: dict[Columns, IntArray] = {}
+        alone = [(clique, [clique]) for clique in cliques]
+        for block, inside in cover(cliques, sizes, limit=BLOCK_CELLS) if rows >= MANY_ROWS else alone:
+            codes = [self._seen(view.base, view.attribute[name]) for name in block]
+            counts = _histogram(codes, tuple(sizes[name] for name in block), there, rows=rows)
+            found |= {clique: summed(counts, block, clique) for clique in inside}
+        return found
 
     def _present(self, base: str, paths: tuple[Path, ...]) -> Codes | None:
         """Rows whose paths all lead somewhere; None where that is every row."""
-        if not paths:
-            return None
-        key = ("present", base, paths)
-        if key not in self._memory:
-            self._memory[key] = np.logical_and.reduce([self._position(base, path) >= 0 for path in paths])
-        there = self._memory[key]
-        return None if there.all() else there
+
+        def make() -> Codes | None:
+            there = np.logical_and.reduce([self._position(base, path) >= 0 for path in paths])
+            return None if there.all() else there
+
+        return self._once(("present", base, paths), make) if paths else None
 
     def _seen(self, base: str, attribute: Attribute) -> Codes:
-        """Codes of an attribute for every base row; rows that lead nowhere get code 0 and are masked by the caller."""
-        table = self._bounding.promise.graph.walk(base, attribute.path)
-        codes = self._codes(table, attribute.column)
-        if not attribute.path:
-            return codes
-        key = ("seen", base, attribute)
-        if key not in self._memory:
-            at = self._position(base, attribute.path)
-            padded = codes if len(codes) else np.zeros(1, dtype=codes.dtype)
-            self._memory[key] = np.where(at >= 0, padded[np.maximum(at, 0)], 0).astype(codes.dtype)
-        return self._memory[key]
+        """Codes of an attribute for every bounded row of the base; those that lead nowhere are masked by the caller."""
+        column, path = attribute.column, attribute.path
+        table = self._bounding.promise.graph.walk(base, path)
 
-    def _position(self, base: str, path: Path) -> Codes:
-        """Row of the table at the end of ``path`` for every base row, or -1."""
-        key = ("position", base, path)
-        if key not in self._memory:
-            graph = self._bounding.promise.graph
-            here = graph.walk(base, path[:-1])
-            link = self._links(here, path[-1])
-            if len(path) > 1:
-                before = self._position(base, path[:-1])
-                padded = link if len(link) else np.full(1, -1, dtype=np.int64)
-                link = np.where(before >= 0, padded[np.maximum(before, 0)], -1)
-            self._memory[key] = link
-        return self._memory[key]
+        def make() -> Codes:
+            return _taken(self._codes(table, column), self._position(base, path), 0)
+
+        return self._once(("seen", base, column, path), make)
+
+    def _position(self, base: str, path: Path) -> Any:
+        """``rid`` at the end of ``path`` for every bounded row of the base, or -1; None where each row is its own."""
+
+        def make() -> Codes | None:
+            if path:
+                here = self._bounding.promise.graph.walk(base, path[:-1])
+                return _taken(self._links(here, path[-1]), self._position(base, path[:-1]), -1)
+            kept = self._bounding.kept(base)
+            there = self._fetch(kept, kept.rid.notnull(), np.zeros(self._length(base), dtype=bool))
+            return None if there.all() else np.flatnonzero(there)
+
+        return self._once(("position", base, path), make)
 
     def _links(self, table: str, key_name: str) -> Codes:
-        key = ("link", table, key_name)
-        if key not in self._memory:
+        """``rid`` that a key leads to for every raw row, or -1."""
+
+        def make() -> Codes:
+            target = self._bounding.promise.database[table].key[key_name].target
             rows = self._bounding.linked(table)
-            link = rows[self._bounding.link_name(table, key_name)].fill_null(-1).cast("int64")
-            self._memory[key] = self._fetch(rows, link).astype(np.int64)
-        return self._memory[key]
+            link = rows[self._bounding.link_name(table, key_name)].fill_null(-1)
+            small = np.min_scalar_type(-1 - self._length(target))
+            return self._fetch(rows, link, np.full(self._length(table), -1, dtype=small))
+
+        return self._once(("link", table, key_name), make)
 
     def _codes(self, table: str, column: str) -> Codes:
-        key = ("codes", table, column)
-        if key not in self._memory:
-            rows, code = self._coded(self._bounding.rows(table), table, column)
-            small = np.min_scalar_type(max(self._codecs[table, column].size - 1, 0))
-            self._memory[key] = self._fetch(rows, code).astype(small)
-        return self._memory[key]
+        """Codes of a column for every raw row; a row that was left out has no position, so its code is never seen."""
 
-    def _fetch(self, rows: Any, expression: Any) -> Codes:
-        """Read one integer column in the order of rows; ``rid`` numbers them from 0, so no sort is needed."""
-        found = self._bounding.source.fetch(rows.select(rows.rid, value=expression))
-        values = found["value"].to_numpy()
-        out: Codes = np.empty_like(values)
-        out[found["rid"].to_numpy()] = values
+        def make() -> Codes:
+            rows, code = self._coded(self._bounding.raw(table), table, column)
+            small = np.min_scalar_type(max(self._codecs[table, column].size - 1, 0))
+            return self._fetch(rows, code, np.zeros(self._length(table), dtype=small))
+
+        return self._once(("codes", table, column), make)
+
+    def _length(self, table: str) -> int:
+        """Numbers that raw rows may have: from 0 to one below this."""
+
+        def make() -> int:
+            raw = self._bounding.raw(table)
+            last = self._bounding.source.fetch(raw.aggregate(last=raw.rid.max()))["last"][0].as_py()
+            return 0 if last is None else int(last) + 1
+
+        return self._once(("length", table), make)
+
+    def _once(self, key: tuple[object, ...], make: Callable[[], T]) -> T:
+        if key not in self._memory:
+            self._memory[key] = make()
+        return cast("T", self._memory[key])
+
+    def _fetch(self, rows: Any, expression: Any, out: Codes) -> Codes:
+        """Read one column into ``out``, each value at its row's ``rid``."""
+        for batch in self._bounding.source.stream(rows.select(rows.rid, value=expression)):
+            out[batch["rid"].to_numpy()] = batch["value"].to_numpy(zero_copy_only=False)
         return out
 
     def _number(self, rows: Any) -> int:
@@ -198,17 +224,26 @@ class Counts:
         return codec.coded(rows, value, has_nan=self._bounding.source.connection.name != "sqlite")
 
 
-def _histogram(codes: Sequence[Codes], shape: tuple[int, ...], there: Codes | None) -> IntArray:
-    """Count rows per cell, block by block, so that the cell numbers of a block stay in the processor's cache."""
+def _histogram(codes: Sequence[Codes], shape: tuple[int, ...], there: Codes | None, *, rows: int) -> IntArray:
+    """Count rows per cell; ``there`` masks those that count."""
     out = np.zeros(int(np.prod(shape)), dtype=np.int64)
-    for start in range(0, len(codes[0]), BLOCK_ROWS):
-        block = slice(start, start + BLOCK_ROWS)
-        cell = codes[0][block].astype(np.intp)
-        for column, length in zip(codes[1:], shape[1:], strict=True):
-            cell *= length
+    for start in range(0, rows, BLOCK_ROWS):
+        block = slice(start, min(start + BLOCK_ROWS, rows))
+        cell = np.zeros(block.stop - start, dtype=np.uint32)  # MAX_CELLS is far below its end
+        for column, length in zip(codes, shape, strict=True):
+            cell *= np.uint32(length)
             cell += column[block]
         out += np.bincount(cell if there is None else cell[there[block]], minlength=len(out))
     return out.reshape(shape)
+
+
+def _taken(values: Codes, at: Codes | None, otherwise: int) -> Codes:
+    """Values at some positions: those themselves where ``at`` is None, ``otherwise`` where it is -1."""
+    if at is None:
+        return values
+    out = values[at] if len(values) else np.zeros(len(at), dtype=values.dtype)
+    out[at < 0] = otherwise
+    return out
 
 
 def _at(path: Path) -> str:

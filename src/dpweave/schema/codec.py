@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpweave.schema.arrow import arrow_type
-from dpweave.schema.domain import Bins, Categories, Domain, Opaque, Scalar, from_axis, size, to_axis
+from dpweave.schema.domain import Bins, Categories, Domain, Opaque, Scalar, size, to_axis
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -207,5 +207,14 @@ def _from_axis(kind: Any, points: IntArray, null: np.ndarray[Any, Any]) -> pa.Ar
         case "time":
             return pa.array(points * 1_000_000, pa.int64(), mask=null).cast(pa.time64("us")).cast(target)
         case _:
-            values = [None if n else from_axis(kind, int(p)) for p, n in zip(points, null, strict=True)]
-            return pa.array(values, target)
+            return _decimals(points, null, scale=kind.scale or 0).cast(target)
+
+
+def _decimals(points: IntArray, null: np.ndarray[Any, Any], *, scale: int) -> pa.Array:
+    """Whole numbers as multiples of ``10**-scale``: each is laid out as Arrow does it, in two words of 64 bits."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    words = np.stack([points, points >> 63], axis=1)
+    whole = pa.Array.from_buffers(pa.decimal128(38, scale), len(points), [None, pa.py_buffer(words)])
+    return pc.if_else(pa.array(null), pa.scalar(None, whole.type), whole)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from dpweave.schema.model import Database, Table, Type
 
 BATCH_ROWS = 65_536
+ROW = f"{TEMPORARY}row"
+"""Name of the column that numbers rows."""
 AS_TEXT = frozenset({"uuid", "json", "array", "enum", "unknown"})
 """Kinds that every engine hands out as text, so that comparing, hashing and counting them is the same everywhere."""
 
@@ -48,6 +50,7 @@ class Source(ABC):
         self._declared: Database | None = None
         self._prefix = f"{TEMPORARY}{secrets.token_hex(4)}_"  # two sources may share a connection
         self._temporary: list[str] = []
+        self._numbered: dict[str, ibis.Table] = {}
 
     @property
     @final
@@ -79,6 +82,7 @@ class Source(ABC):
                         f"plan, and this engine has no cast that is safe on every value"
                     )
         self._declared = database
+        self._numbered.clear()
 
     @property
     @abstractmethod
@@ -92,6 +96,27 @@ class Source(ABC):
         UUID, JSON, enum and array columns are text. A value that is not of its column's type is null (in SQLite).
         """
         return self._expression(name, verbatim=None)
+
+    @final
+    def numbered(self, name: str) -> ibis.Table:
+        """Return :meth:`table` with a column :data:`ROW`: a whole number for each row, from 0 with few gaps.
+
+        The numbers are the same in every query. They are the engine's own where it has some; otherwise the table is
+        copied once into a temporary one, so this is for engines in this process.
+        """
+        import ibis
+
+        if name not in self._numbered:
+            taken = next((c for c in self._shown(name).column if c.lower() == ROW), None)
+            if taken is not None:
+                raise SourceError(f"column {taken!r} of {name!r} has a name that is ours; rename it")
+            raw = self._raw_with_numbers(self._stored(name))
+            if raw is None:
+                numbers = {ROW: ibis.row_number().cast("int64")}
+                self._numbered[name] = self.materialise(self.table(name).mutate(**numbers))
+            else:
+                self._numbered[name] = self._expression(name, verbatim=None, raw=raw)
+        return self._numbered[name]
 
     @final
     def fetch(self, expression: ibis.Expr) -> pa.Table:
@@ -176,18 +201,18 @@ class Source(ABC):
             schema = arrow_of_ibis(expression.as_table().schema())
             return self._run(query, schema), schema
 
-    def _expression(self, name: str, *, verbatim: frozenset[str] | None) -> ibis.Table:
+    def _expression(self, name: str, *, verbatim: frozenset[str] | None, raw: ibis.Table | None = None) -> ibis.Table:
         """Select a table's columns; those in ``verbatim`` (by default the keys) come without a check of each value."""
         stored, declared = self._stored(name), self._shown(name)
         self._require_readable(stored)
-        raw = self._raw(stored, declared)
+        numbers = {} if raw is None else {ROW: raw[ROW]}
+        raw = self._raw(stored, declared) if raw is None else raw
         plain = declared.key_columns if verbatim is None else verbatim
-        return raw.select(
-            **{
-                c.name: self._typed(raw[c.name], stored.column[c.name].type, c.type, verbatim=c.name in plain)
-                for c in declared.columns
-            }
-        )
+        typed = {
+            c.name: self._typed(raw[c.name], stored.column[c.name].type, c.type, verbatim=c.name in plain)
+            for c in declared.columns
+        }
+        return raw.select(**typed, **numbers)
 
     def _shown(self, name: str) -> Table:
         return self.database[name] if name in self.database else self._stored(name)
@@ -220,6 +245,10 @@ class Source(ABC):
 
     @abstractmethod
     def _raw(self, stored: Table, declared: Table) -> ibis.Table: ...
+
+    def _raw_with_numbers(self, stored: Table) -> ibis.Table | None:  # noqa: ARG002
+        """Return the stored table with a column :data:`ROW`, or None where the engine has no lasting numbers."""
+        return None
 
     @abstractmethod
     def _typed(self, column: Any, stored: Type, declared: Type, *, verbatim: bool) -> Any: ...

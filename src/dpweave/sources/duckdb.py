@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from dpweave.errors import SourceError
 from dpweave.schema.reflect import reflect_duckdb
-from dpweave.sources.base import AS_TEXT, BATCH_ROWS, Source, database_table, ibis_type, raw_schema
+from dpweave.sources.base import AS_TEXT, BATCH_ROWS, ROW, Source, database_table, ibis_type, raw_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,12 +17,16 @@ if TYPE_CHECKING:
 
     from dpweave.schema.model import Database, Table, Type
 
+SPARE_NUMBERS = 1_000_000
+"""Row numbers that may lead nowhere before a copy of the table is cheaper than arrays with gaps."""
+
 
 @final
 class DuckDBSource(Source):
     """Tables of a DuckDB connection, or views that stand for frames and files.
 
-    For views, ``schema`` says what they are to the outside, and ``stored`` in which types DuckDB sees them.
+    For views, ``schema`` says what they are to the outside, ``stored`` in which types DuckDB sees them, and ``numbered``
+    which of them have a twin (:func:`twin`) with one more column, :data:`ROW`.
     """
 
     embedded = True
@@ -35,12 +39,14 @@ class DuckDBSource(Source):
         name: str,
         schema: Database | None = None,
         stored: Database | None = None,
+        numbered: frozenset[str] = frozenset(),
         declares_keys: bool = True,
         owned: bool = True,
     ) -> None:
         super().__init__(connection, name=name, owned=owned)
         self._schema = schema
         self._stored_schema = stored
+        self._with_numbers = numbered
         self.declares_keys = declares_keys
 
     @property
@@ -79,6 +85,21 @@ class DuckDBSource(Source):
 
     def _raw(self, stored: Table, declared: Table) -> ibis.Table:  # noqa: ARG002
         return database_table(self.connection, stored.bare_name, raw_schema(stored), namespace=stored.namespace)
+
+    def _raw_with_numbers(self, stored: Table) -> ibis.Table | None:
+        """Rows of a view are numbered by whoever made it; those of a table by ``rowid``, unless deletions left many gaps."""
+        import ibis
+
+        raw = self._raw(stored, stored)
+        if self._schema is not None:
+            schema = ibis.schema({**raw.schema(), ROW: "int64"})
+            is_there = stored.name in self._with_numbers
+            return database_table(self.connection, twin(stored.name), schema) if is_there else None
+        if "rowid" in {c.name.lower() for c in stored.columns}:
+            return None
+        numbered = raw.mutate(**{ROW: raw.rowid()})
+        found = self.fetch(numbered.aggregate(last=numbered[ROW].max(), rows=numbered.count())).to_pylist()[0]
+        return numbered if (found["last"] or 0) <= 2 * found["rows"] + SPARE_NUMBERS else None
 
     def _typed(self, column: Any, stored: Type, declared: Type, *, verbatim: bool) -> Any:  # noqa: ARG002
         if stored.kind in AS_TEXT:
@@ -124,6 +145,11 @@ def cast_batches(batches: Any, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays(
             [total_cast(a, f.type) for a, f in zip(batch.columns, schema, strict=True)], schema=schema
         )
+
+
+def twin(name: str) -> str:
+    """Name of the view with the rows of a view, numbered."""
+    return f"{ROW}_{name}"
 
 
 def open_duckdb(path: Path) -> DuckDBSource:

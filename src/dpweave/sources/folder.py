@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import csv
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -12,7 +13,8 @@ from dpweave.errors import SourceError
 from dpweave.schema.model import Column, Database, Table, Type
 from dpweave.schema.package import PACKAGE_FILE, database_of
 from dpweave.schema.reflect import duckdb_type
-from dpweave.sources.duckdb import DuckDBSource, memory
+from dpweave.sources.base import ROW
+from dpweave.sources.duckdb import DuckDBSource, memory, twin
 from dpweave.sources.frames import refuse_twins
 
 if TYPE_CHECKING:
@@ -32,13 +34,15 @@ def open_folder(folder: Path) -> DuckDBSource:
     connection = memory()
     _keep_casts_out_of_readers(connection)
     name = folder.name or str(folder)
-    stored = Database(tuple(_view(connection, table, path) for table, path in sorted(files.items())))
+    views = [_view(connection, table, path) for table, path in sorted(files.items())]
+    stored = Database(tuple(table for table, _ in views))
+    numbered = frozenset(table.name for table, has_numbers in views if has_numbers)
     package = folder / PACKAGE_FILE
     if not package.is_file():
-        return DuckDBSource(connection, name=name, schema=stored, declares_keys=False)
+        return DuckDBSource(connection, name=name, schema=stored, numbered=numbered, declares_keys=False)
     declared = database_of(package.read_text(encoding="utf-8"))[0]
     _require_held(declared, stored, package=package)
-    return DuckDBSource(connection, name=name, schema=declared, stored=stored)
+    return DuckDBSource(connection, name=name, schema=declared, stored=stored, numbered=numbered)
 
 
 def _require_held(declared: Database, stored: Database, *, package: Path) -> None:
@@ -69,12 +73,13 @@ def _files(folder: Path) -> dict[str, Path]:
     return found
 
 
-def _view(connection: Any, name: str, path: Path) -> Table:
+def _view(connection: Any, name: str, path: Path) -> tuple[Table, bool]:
+    """Lay a view over the files of one table; return the table, and whether there is a view that numbers its rows."""
     import duckdb
 
+    from dpweave.sinks.ddl import quoted
     from dpweave.sources.duckdb import reason
 
-    spot = '"' + name.replace('"', '""') + '"'
     where = "'" + str(path).replace("'", "''") + "'"
     if path.suffix.lower() == ".csv":
         columns = _header(path)
@@ -85,15 +90,37 @@ def _view(connection: Any, name: str, path: Path) -> Table:
             f"nullstr = '', allow_quoted_nulls = false, columns = {{{listed}}})"
         )
         described = [(c, Type("text")) for c in columns]
+        numbers = None
     else:
-        reader = f"read_parquet({where[:-1]}/**/*.parquet')" if path.is_dir() else f"read_parquet({where})"
+        files = sorted(str(f) for f in path.glob("**/*.parquet")) if path.is_dir() else [str(path)]
+        listed = ", ".join("'" + f.replace("'", "''") + "'" for f in files)
+        reader = f"read_parquet([{listed}])"
         try:
             rows = connection.con.execute(f"DESCRIBE SELECT * FROM {reader}").fetchall()
         except duckdb.Error as error:
             raise SourceError(f"{path} cannot be read: {reason(error) or 'it is not a Parquet file'}") from None
         described = [(row[0], duckdb_type(row[1])) for row in rows]
-    connection.con.execute(f"CREATE VIEW {spot} AS SELECT * FROM {reader}")
-    return Table(name, tuple(Column(c, t) for c, t in described))
+        taken = {c.lower() for c, _ in described} & {"file_row_number", "file_index", ROW}
+        numbers = None if taken else _parquet_numbers(connection, files)
+    connection.con.execute(f"CREATE VIEW {quoted(name)} AS SELECT * FROM {reader}")
+    if numbers:
+        connection.con.execute(f'CREATE VIEW {quoted(twin(name))} AS SELECT *, {numbers} AS "{ROW}" FROM {reader}')
+    return Table(name, tuple(Column(c, t) for c, t in described)), bool(numbers)
+
+
+def _parquet_numbers(connection: Any, files: list[str]) -> str | None:
+    """Return an expression that numbers the rows of Parquet files one after the other; None where DuckDB is too old."""
+    import duckdb
+
+    try:
+        connection.con.execute("DESCRIBE SELECT file_index, file_row_number FROM read_parquet(?)", [files])
+    except duckdb.Error:
+        return None
+    found = connection.con.execute("SELECT file_name, num_rows FROM parquet_file_metadata(?)", [files]).fetchall()
+    if [file for file, _ in found] != files:  # a name that DuckDB takes for a pattern
+        return None
+    before = [0, *accumulate(rows for _, rows in found[:-1])]
+    return f"file_row_number + list_extract({before}, CAST(file_index AS INTEGER) + 1)"
 
 
 def _header(path: Path) -> list[str]:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from dpweave.errors import SourceError
 from dpweave.schema.arrow import type_of_arrow
 from dpweave.schema.model import Column, Database, Table
-from dpweave.sources.duckdb import DuckDBSource, memory
+from dpweave.sources.base import ROW
+from dpweave.sources.duckdb import DuckDBSource, memory, twin
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,17 +18,27 @@ if TYPE_CHECKING:
 
 def open_frames(frames: Mapping[Any, Any]) -> DuckDBSource:
     """Lay an in-memory DuckDB over the frames, without copying them. Keys come from the plan."""
+    import numpy as np
+
     connection = memory()
-    tables = []
+    tables: list[Table] = []
+    numbered: set[str] = set()
     for name, frame in frames.items():
         if not isinstance(name, str) or not name:
             raise SourceError("every data frame needs a table name that is a non-empty text")
         table = as_arrow(frame, name=name)
         refuse_twins(table.column_names, of=f"columns of {name!r}")
         tables.append(Table(name, tuple(Column(f.name, type_of_arrow(f.type)) for f in table.schema)))
-        connection.con.register(name, _readable(table))
+        readable = _readable(table)
+        connection.con.register(name, readable)
+        if ROW not in (c.lower() for c in table.column_names):
+            connection.con.register(twin(name), readable.append_column(ROW, [np.arange(table.num_rows)]))
+            numbered.add(name)
     refuse_twins([t.name for t in tables], of="tables")
-    return DuckDBSource(connection, name="data frames", schema=Database(tuple(tables)), declares_keys=False)
+    database = Database(tuple(tables))
+    return DuckDBSource(
+        connection, name="data frames", schema=database, numbered=frozenset(numbered), declares_keys=False
+    )
 
 
 def as_arrow(frame: Any, *, name: str) -> pa.Table:
