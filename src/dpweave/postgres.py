@@ -11,7 +11,7 @@ CONNECT_SECONDS = 10
 
 
 def connect(url: str, *, error: type[SourceError | TargetError]) -> Any:
-    """Open a session in UTC with autocommit; what the URL leaves out comes from the ``PG…`` environment variables."""
+    """Open a session in UTC and UTF-8 with autocommit; what the URL leaves out comes from the ``PG…`` variables."""
     try:
         import psycopg
     except ImportError:
@@ -20,6 +20,7 @@ def connect(url: str, *, error: type[SourceError | TargetError]) -> Any:
         options = {} if "connect_timeout" in url else {"connect_timeout": CONNECT_SECONDS}
         connection = psycopg.connect(url, autocommit=True, **options)
         connection.execute("SET TIMEZONE = 'UTC'")
+        connection.execute("SET CLIENT_ENCODING = 'UTF8'")
     except psycopg.Error as failure:
         raise error(f"{label(url)}: {_refusal(failure)}") from None
     return connection

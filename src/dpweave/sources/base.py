@@ -84,6 +84,12 @@ class Source(ABC):
         self._declared = database
         self._numbered.clear()
 
+    @final
+    def require_tables(self, names: Iterable[str]) -> None:
+        """Refuse names that are no tables here, or tables that may not be read."""
+        for name in names:
+            self._require_readable(self._stored(name))
+
     @property
     @abstractmethod
     def keys_enforced(self) -> bool:

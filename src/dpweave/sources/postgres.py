@@ -155,9 +155,18 @@ def wrap_postgres(connection: Any) -> PostgresSource:
 
 
 def _total_loaders() -> dict[str, Any]:
-    """Read dates that Python cannot hold (infinity, BC, past the year 9999) as null instead of failing on them."""
+    """Read what Python cannot hold without failing on it.
+
+    Dates such as infinity, BC or past the year 9999 are null. Bytes that are not UTF-8, which a database encoded as
+    SQL_ASCII may hold in its texts, are replaced.
+    """
     from psycopg import DataError
+    from psycopg.adapt import Loader
     from psycopg.types import datetime as loaders
+
+    class Text(Loader):
+        def load(self, data: Any) -> str:
+            return bytes(data).decode("utf-8", "replace")
 
     def total(base: Any) -> Any:
         class Total(base):  # type: ignore[misc]
@@ -170,6 +179,7 @@ def _total_loaders() -> dict[str, Any]:
         return Total
 
     return {
+        **dict.fromkeys(("text", "varchar", "bpchar"), Text),
         "date": total(loaders.DateLoader),
         "timestamp": total(loaders.TimestampLoader),
         "timestamptz": total(loaders.TimestamptzLoader),
