@@ -91,7 +91,7 @@ def test_bad_max_degree(bound):
 def test_no_such_table(tmp_path):
     frames = _frames()
     del frames["orders"]
-    with pytest.raises(PlanError, match="no table 'orders'") as error:
+    with pytest.raises(SourceError, match="no table 'orders'") as error:
         _fit(frames, ledger=tmp_path / "l.jsonl")
     _one_sentence(error.value)
     assert list(tmp_path.iterdir()) == []

@@ -61,6 +61,7 @@ def fit(
     plan, brought = bring(plan, external)
     report = reporter(progress)
     with open_source(source) as opened:
+        opened.require_tables(plan.database.names)
         plan.require(opened.catalogue)
         opened.declare(plan.database)
         limit = Budget(allocation.rho, allocation.spent_delta)

@@ -31,6 +31,11 @@ class PostgresSource(Source):
     def __init__(self, connection: Any, *, name: str, owned: bool = True) -> None:
         super().__init__(connection, name=name, owned=owned)
         with self.masked("the session cannot be set up"):
+            if self._one("SHOW server_encoding") == "SQL_ASCII":
+                raise SourceError(
+                    f"{name}: the database is encoded as SQL_ASCII, so that a text may hold bytes of any encoding and reading "
+                    "it could fail after the budget is spent; copy it into a database encoded as UTF8"
+                )
             self.can_materialise = owned and self._one("SELECT has_database_privilege(current_database(), 'TEMP')")
 
     def hash(self, expression: ibis.expr.types.StringValue) -> ibis.expr.types.IntegerValue:
@@ -146,7 +151,11 @@ def open_postgres(url: str) -> PostgresSource:
     connection.execute("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
     for name, loader in _total_loaders().items():
         connection.adapters.register_loader(name, loader)
-    return PostgresSource(ibis.postgres.from_connection(connection), name=label(url))
+    try:
+        return PostgresSource(ibis.postgres.from_connection(connection), name=label(url))
+    except SourceError:
+        connection.close()
+        raise
 
 
 def wrap_postgres(connection: Any) -> PostgresSource:
@@ -155,18 +164,9 @@ def wrap_postgres(connection: Any) -> PostgresSource:
 
 
 def _total_loaders() -> dict[str, Any]:
-    """Read what Python cannot hold without failing on it.
-
-    Dates such as infinity, BC or past the year 9999 are null. Bytes that are not UTF-8, which a database encoded as
-    SQL_ASCII may hold in its texts, are replaced.
-    """
+    """Read dates that Python cannot hold (infinity, BC, past the year 9999) as null instead of failing on them."""
     from psycopg import DataError
-    from psycopg.adapt import Loader
     from psycopg.types import datetime as loaders
-
-    class Text(Loader):
-        def load(self, data: Any) -> str:
-            return bytes(data).decode("utf-8", "replace")
 
     def total(base: Any) -> Any:
         class Total(base):  # type: ignore[misc]
@@ -179,7 +179,6 @@ def _total_loaders() -> dict[str, Any]:
         return Total
 
     return {
-        **dict.fromkeys(("text", "varchar", "bpchar"), Text),
         "date": total(loaders.DateLoader),
         "timestamp": total(loaders.TimestampLoader),
         "timestamptz": total(loaders.TimestamptzLoader),
