@@ -18,7 +18,16 @@ import typer
 from dpweave.errors import DpweaveError, UsageError
 from dpweave.interruption import interruptible
 from dpweave.outputs import beside, require_free_file, without_password, write_text
-from dpweave.screen import after_draft, complain, database_dict, database_words, say, say_json, spent_words
+from dpweave.screen import (
+    after_draft,
+    complain,
+    database_dict,
+    database_words,
+    sample_words,
+    say,
+    say_json,
+    spent_words,
+)
 
 if TYPE_CHECKING:
     from dpweave.plan import Plan
@@ -248,9 +257,17 @@ def sample(
         copy = _sample_and_write(load(model), out, scale=scale, seed=seed, force=force, quiet=quiet)
     rows = copy.rows
     if as_json:
-        say_json({"target": without_password(out), "scale": scale, "seed": seed, "rows": rows})
+        say_json(
+            {
+                "target": without_password(out),
+                "scale": scale,
+                "seed": seed,
+                "rows": rows,
+                "repairs": dict(copy.repairs),
+            }
+        )
     else:
-        say(f"Wrote {sum(rows.values()):,} rows in {len(rows)} tables to {without_password(out)}.", quiet=quiet)
+        say(sample_words(copy, without_password(out)), quiet=quiet)
 
 
 @app.command()

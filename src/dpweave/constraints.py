@@ -133,6 +133,17 @@ def obey(
     return changed
 
 
+def broken(
+    rule: Constraint,
+    tables: Mapping[str, pa.Table],
+    links: Mapping[tuple[str, str], IntArray],
+    database: Database,
+) -> int:
+    """Count the rows that break a rule; nothing is changed."""
+    copy = dict(tables)
+    return _settle(rule, copy) if isinstance(rule, Determined) else _raise(rule, copy, links, database)
+
+
 def _swap(rule: Ordered, tables: dict[str, pa.Table]) -> int:
     table = tables[rule.table]
     lower, upper = table[rule.lower].combine_chunks(), table[rule.upper].combine_chunks()

@@ -6,7 +6,6 @@ Everything here follows from the plan, epsilon and delta. No row is read and not
 from __future__ import annotations
 
 import math
-import textwrap
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,8 @@ from dpweave.budget import (
     task_view,
     touched,
 )
+from dpweave.explanationtext import short
+from dpweave.forecast import Forecast, forecast
 from dpweave.privacy.accounting import gaussian_sigma, split
 from dpweave.privacy.sensitivity import movement
 from dpweave.relations import degree_codecs, derived_codecs, measured_columns, relations
@@ -31,11 +32,9 @@ if TYPE_CHECKING:
 
     from dpweave.plan import Plan, TablePlan
 
-WIDTH = 80
 MANY_CELLS = 1_000
 GENEROUS_ROWS = 50
 WEAK_EPSILON = 10.0
-DECLARED = "made elsewhere:"
 DROWNED = 0.1
 """A figure is called drowned when its noise passes this share of the rows behind it."""
 
@@ -78,6 +77,8 @@ class TableOutlook:
     """Tables whose rows per row of this one are counted too."""
     made_up: tuple[str, ...]
     """Columns that are filled with fresh keys or placeholders."""
+    nulls: tuple[str, ...]
+    """Those of them of which it is modelled whether they are null."""
     cells: int | None
     """Cells of all one-way marginals, where every domain is declared."""
 
@@ -126,6 +127,7 @@ class Explanation:
     learned: tuple[Learned, ...]
     largest_marginal: int | None
     """Cells of the largest marginal over k columns of one table, where every domain is declared."""
+    forecast: Forecast
     warnings: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -133,16 +135,9 @@ class Explanation:
         return asdict(self)
 
     def __str__(self) -> str:
-        parts = [
-            _promise(self),
-            _holdings(self),
-            _relations(self),
-            _tables(self),
-            _budget(self),
-            _learned(self),
-            _warnings(self),
-        ]
-        return "\n\n".join(p for p in parts if p)
+        from dpweave.explanationtext import explanation_text
+
+        return explanation_text(self)
 
 
 def explain(plan: Plan, *, epsilon: float, delta: float) -> Explanation:
@@ -177,6 +172,7 @@ def explain(plan: Plan, *, epsilon: float, delta: float) -> Explanation:
         relations=keys,
         learned=learned,
         largest_marginal=_largest_marginal(plan),
+        forecast=forecast(plan, allocation, {t.table: t.mechanism for t in tables}),
         warnings=tuple(_find_warnings(plan, budget, holdings, learned, epsilon=epsilon, delta=delta)),
     )
 
@@ -273,9 +269,10 @@ def _outlook(plan: Plan, name: str, allocation: Allocation) -> TableOutlook:
         role=role,
         mechanism=mechanism,
         why=why,
-        modelled=tuple(c.name for c in table.modelled),
+        modelled=tuple(c.name for c in table.modelled if not isinstance(c.domain, Opaque)),
         degrees=tuple(c for d in degree_codecs(plan, name) if (c := _child(d))),
         made_up=tuple(c.name for c in table.columns if _is_made_up(table, c.name)),
+        nulls=tuple(c.name for c in table.modelled if isinstance(c.domain, Opaque)),
         cells=None if shape is None else sum(shape.values()),
     )
 
@@ -369,7 +366,7 @@ def _find_warnings(
             continue
         if s.sigma > DROWNED * rows:
             what = "its size" if s.group == "sizes" else "its columns"
-            yield f"{s.table} is declared to have {rows:,} rows; counts of {what} carry noise of ± {_short(s.sigma)}"
+            yield f"{s.table} is declared to have {rows:,} rows; counts of {what} carry noise of ± {short(s.sigma)}"
     for table in plan.tables:
         for column in table.columns:
             if (
@@ -385,136 +382,3 @@ def _find_warnings(
             for unit in plan.protect
         )
         yield f"{len(declarable)} domains are learned and take {part:.0%} of the budget; declare those you know to save it"
-
-
-# -- saying it ---------------------------------------------------------------------------------------------------------
-
-
-def _short(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def _wrap(text: str, *, first: str = "  ", rest: str = "  ") -> str:
-    return textwrap.fill(text, WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
-
-
-def _clip(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
-
-
-def _promise(e: Explanation) -> str:
-    lines = ["The promise", _wrap(e.statement)]
-    factor = f"{math.exp(min(e.epsilon, 700)):,.3g}"
-    lines.append(
-        _wrap(
-            f"epsilon {e.epsilon:g}, delta {e.delta:g}: whatever anybody concludes from the release is at most "
-            f"{factor} times as likely with that row as without it, but for a chance of {e.delta:g}."
-        )
-    )
-    if e.public:
-        lines.append(_wrap(f"Public, copied as they are and promised nothing: {', '.join(e.public)}."))
-    return "\n".join(lines)
-
-
-def _holdings(e: Explanation) -> str:
-    lines: list[str] = []
-    for unit in e.protect:
-        if lines:
-            lines.append("")
-        lines.append(_clip(f"One row of {unit} stands for at most", WIDTH))
-        lines += [
-            f"  {_clip(h.table, 50):<50} {h.rows:>12,} {'row' if h.rows == 1 else 'rows'}"
-            for h in e.holdings
-            if h.unit == unit
-        ]
-    return "\n".join(lines)
-
-
-def _relations(e: Explanation) -> str:
-    if not e.relations:
-        return ""
-    lines = ["Foreign keys", f"  {'key':<45} {'role':<9} {'at most':>10} {'links':>11}"]
-    for r in e.relations:
-        bound = "any" if r.max_degree is None else f"{r.max_degree:,}"
-        lines.append(f"  {_clip(f'{r.table}.{r.key} → {r.target}', 45):<45} {r.role:<9} {bound:>10} {r.method:>11}")
-    return "\n".join(lines)
-
-
-def _tables(e: Explanation) -> str:
-    lines = ["Tables"]
-    for t in e.tables:
-        lines.append(_wrap(f"{t.table}: {t.role}", first="  ", rest="    "))
-        cells = f" ({t.cells:,} cells)" if t.cells else ""
-        columns = [*t.modelled, *(f"count of {child}" for child in t.degrees)]
-        if columns:
-            lines.append(
-                _wrap(f"modelled by {t.mechanism}, {t.why}: {', '.join(columns)}{cells}", first="    ", rest="      ")
-            )
-        if t.made_up:
-            lines.append(_wrap(f"made up afresh: {', '.join(t.made_up)}", first="    ", rest="      "))
-    if e.largest_marginal is not None and e.largest_marginal > 1:
-        megabytes = e.largest_marginal * 8 / 1e6
-        lines.append(
-            _wrap(f"The largest marginal that may be asked for has {e.largest_marginal:,} cells ({megabytes:,.1f} MB).")
-        )
-    return "\n".join(lines)
-
-
-def _budget(e: Explanation) -> str:
-    lines = [
-        f"Where the budget goes (rho {e.rho:.4g} for each protected table)",
-        f"  {'what':<43} {'rho':>9} {'share':>7} {'noise per count':>16}",
-    ]
-    for name, rho, share, sigmas in _budget_lines(e):
-        noise = _noise_words(name, sigmas)
-        lines.append(f"  {_clip(name, 43):<43} {rho:>9.3g} {share:>7.1%} {noise:>16}")
-    if any(s.group == "tables" for s in e.budget):
-        lines.append(
-            _wrap(
-                "Noise is one standard deviation, in rows. For columns it is what each cell gets if every column is "
-                "measured once; a mechanism that measures pairs of columns too divides the same budget further."
-            )
-        )
-    return "\n".join(lines)
-
-
-def _noise_words(name: str, sigmas: Sequence[float]) -> str:
-    if not sigmas:
-        return "as declared" if name.startswith(DECLARED) else "chosen later"
-    low, high = _short(min(sigmas)), _short(max(sigmas))
-    return f"± {low}" if low == high else f"± {low} to {high}"
-
-
-def _budget_lines(e: Explanation) -> Iterable[tuple[str, float, float, list[float]]]:
-    """One line per task, but one for all domains of a table: name, rho, share, noise scales."""
-    words = {"external": DECLARED, "sizes": "size of", "tables": "columns of", "links": "links of"}
-    domains = [s for s in e.budget if s.group == "domains"]
-    for table in dict.fromkeys(s.table for s in domains):
-        own = [s for s in domains if s.table == table]
-        name = f"{len(own)} learned {'domain' if len(own) == 1 else 'domains'} of {table}"
-        yield name, sum(s.rho for s in own), sum(s.share for s in own), [s.sigma for s in own if s.sigma is not None]
-    for s in e.budget:
-        if s.group != "domains":
-            name = f"{words[s.group]} {s.table}" + (f".{s.item}" if s.item else "")
-            yield name, s.rho, s.share, [] if s.sigma is None else [s.sigma]
-
-
-def _learned(e: Explanation) -> str:
-    if not e.learned:
-        return ""
-    lines = ["Domains that are learned, and their price"]
-    alike: dict[tuple[str, int | None, str], list[str]] = {}
-    for item in e.learned:
-        alike.setdefault((item.kind, item.threshold, _short(item.sigma)), []).append(item.column)
-    for (kind, threshold, sigma), columns in alike.items():
-        price = {
-            "categories": f"a category needs about {threshold or 0:,} rows to be kept, rarer ones become 'other'",
-            "bins": f"bins from quantiles with noise of ± {sigma} rows",
-            "degrees": f"how many there are, from counts with noise of ± {sigma} rows",
-        }[kind]
-        lines.append(_wrap(f"{', '.join(columns)}: {price}", first="  ", rest="    "))
-    return "\n".join(lines)
-
-
-def _warnings(e: Explanation) -> str:
-    return "\n".join(["Mind", *(_wrap(w, first="  ! ", rest="    ") for w in e.warnings)]) if e.warnings else ""

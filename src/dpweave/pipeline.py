@@ -15,7 +15,15 @@ from dpweave.privacy.ledger import Ledger
 from dpweave.privacy.noise import InsecureNoise
 from dpweave.privacy.release import certify
 from dpweave.progress import Progress, reporter
-from dpweave.relations import Relation, counted_keys, degree_codec, derived_codecs, fine_degrees, model_columns
+from dpweave.relations import (
+    Relation,
+    counted_keys,
+    degree_codec,
+    derived_codecs,
+    fine_degrees,
+    model_columns,
+    relations,
+)
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import Domain, Learn, View, degree
 from dpweave.sources import open_source
@@ -230,4 +238,11 @@ def _learn_links(curator: Curator, fabric: Fabric, allocation: Allocation, repor
 
     if shares:
         Weaver(fabric, linker=learn, scale=1.0, seed=0).wire()
-    return found
+    return [*found, *(_unlearned(r) for r in relations(fabric.plan) if link_task(r).name not in shares)]
+
+
+def _unlearned(relation: Relation) -> dict[str, object]:
+    """Say of a relation that nothing was asked about its links, and why."""
+    why = "the plan asks for that" if relation.learnable else "one of its sides has no column to correlate"
+    verdict = f"links are wired at random within the degrees, because {why}; nothing was measured about them"
+    return {"relation": f"{relation.table}.{relation.key}", "verdict": verdict, "components": []}

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dpweave.plan import Plan
     from dpweave.privacy.ledger import DatabaseSummary
     from dpweave.privacy.release import Certificate
+    from dpweave.synthetic import SyntheticDatabase
 
 
 def complain(message: str) -> None:
@@ -56,6 +57,15 @@ def after_draft(plan: Plan, out: Path) -> str:
         lines.append(f"{len(learned)} domains are to be learned under the budget; declare those you know.")
     lines.append(f"Next: edit it, then dpweave explain {out} --epsilon 1")
     return "\n".join(textwrap.fill(line, 80, break_on_hyphens=False, break_long_words=False) for line in lines)
+
+
+def sample_words(copy: SyntheticDatabase, target: str) -> str:
+    """Return what was written where, and which rows had to be mended to keep the plan's rules."""
+    rows = sum(table.num_rows for table in copy.values())
+    mended = [f"Mended {n:,} rows to keep {rule}." for rule, n in copy.repairs.items() if n]
+    return "\n".join(
+        [f"Wrote {rows:,} rows in {len(copy)} tables to {target}.", *(textwrap.fill(m, 80) for m in mended)]
+    )
 
 
 def spent_words(certificate: Certificate) -> str:

@@ -17,9 +17,10 @@ import pytest
 
 from dpweave.errors import UsageError
 from dpweave.plan import KeyPlan, Plan, TablePlan
-from dpweave.report import evaluation
+from dpweave.report import comparing
 from dpweave.report.coding import encode
-from dpweave.report.evaluation import STAMP, Evaluation, crossings, evaluate, resolved
+from dpweave.report.comparing import crossings
+from dpweave.report.evaluation import STAMP, Evaluation, evaluate, resolved
 from dpweave.report.learners import closest, entities, features, sdmetrics_metadata, told_apart
 from dpweave.report.rivals import (
     RANDOM,
@@ -311,7 +312,7 @@ def test_domains_to_be_learned_come_from_the_real_rows() -> None:
 
 
 def test_many_sets_of_columns_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluation, "MOST_WORKLOADS", 2)
+    monkeypatch.setattr(comparing, "MOST_WORKLOADS", 2)
     found = evaluate(shop(0), shop(1), shop_plan(), k=3, learners=False)
     for e in found.errors:
         assert e.workloads == min(2, e.of)
@@ -371,7 +372,7 @@ def test_random_wiring_of_movielens_has_the_published_error() -> None:
     real = encode(plan, tables)
     crossing = next(c for c in crossings(plan) if "↔" in c.name)
     rivals = {SYNTHETIC: real, RANDOM: random_wiring(plan, real, rng)}
-    errors = evaluation.crossing_errors(crossing, real, rivals, k=3, rng=rng)
+    errors = comparing.crossing_errors(crossing, real, rivals, k=3, rng=rng)
     assert errors is not None
     assert errors.workloads == errors.of == 513
     assert errors.mean[SYNTHETIC] == 0.0

@@ -11,7 +11,8 @@ import pytest
 from dpweave.model import release_to_dict
 from dpweave.privacy.release import Measured, Release
 from dpweave.privacy.window import NoisyMarginal
-from dpweave.report.fidelity import Distribution, Estimate, combined, evidence, excess, fidelity, noise_moments, summed
+from dpweave.report.estimates import Distribution, Estimate, combined, evidence, excess, noise_moments, summed
+from dpweave.report.fidelity import fidelity
 from dpweave.schema.domain import Attribute, Bins, View
 from tests.report.worlds import model, shop, shop_plan
 

@@ -13,11 +13,13 @@ import pyarrow as pa
 import pytest
 
 import dpweave.report
+from dpweave.constraints import Determined
 from dpweave.errors import TargetError
 from dpweave.plan import KeyPlan, Plan, TablePlan
 from dpweave.report.html import render, report
 from dpweave.schema.domain import Bins, Categories
 from dpweave.schema.model import ForeignKey
+from dpweave.synthetic import SyntheticDatabase
 from tests.report.worlds import certificate, column, model, shop
 
 if TYPE_CHECKING:
@@ -132,6 +134,18 @@ def test_broken_rules_are_said() -> None:
     page = render(model(tables, sigma=1.0), twice)  # type: ignore[arg-type]
     assert "BROKEN" in page
     assert "Every rule of the schema holds" not in page
+
+
+def test_what_rules_have_cost_is_said() -> None:
+    rule = Determined("customers", ("name",), "country")
+    tables = shop(0)
+    made = model(tables, sigma=1.0)
+    made.plan = replace(made.plan, constraints=(rule,))
+    mended = SyntheticDatabase(made.plan.database, tables, repairs={str(rule): 20})
+    page = render(made, mended)  # type: ignore[arg-type]
+    assert "Rows that were mended after drawing" in page
+    assert '<td class="n">20</td><td class="n">5 %</td>' in page
+    assert "mended" not in render(made, tables)  # type: ignore[arg-type]
 
 
 def test_names_and_values_cannot_break_out() -> None:

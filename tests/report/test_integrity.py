@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dpweave.constraints import Determined, Ordered
 from dpweave.report.coding import encode
 from dpweave.report.integrity import check, rows_in_cycles
 from tests.report.worlds import shop, shop_plan
@@ -108,3 +109,22 @@ def test_rows_in_cycles_by_loops() -> None:
         on_circle = {r for r in range(9) if r in reaches(r)}
         expected = {r for r in range(9) if ({r} | reaches(r)) & on_circle}
         assert rows_in_cycles(links) == len(expected)
+
+
+def test_declared_rules_are_checked_row_by_row() -> None:
+    rules = (Determined("customers", ("name",), "country"), Ordered("staff", "grade", "grade", key="boss"))
+    plan = replace(shop_plan(), constraints=rules)
+    tables = shop(0)
+    staff = tables["staff"]
+    tables["staff"] = staff.set_column(1, "grade", pa.array(np.full(staff.num_rows, 2)))
+
+    def found(changed: Tables) -> dict[str, str]:
+        checks = check(plan, changed, encode(plan, changed), public={})
+        return {c.where: c.detail for c in checks if c.rule == "declared rules" and not c.passed}
+
+    assert found(tables) == {}
+    same = put(put(tables, "customers", "name", 1, "n0"), "customers", "country", 1, "XX")
+    assert found(same) == {str(rules[0]): "1 rows break it"}
+    bosses = [b for b in staff["boss"].to_pylist() if b is not None]
+    raised = put(tables, "staff", "grade", bosses[0] - 1, 3)
+    assert found(raised) == {str(rules[1]): f"{bosses.count(bosses[0])} rows break it"}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from dpweave.plan import Plan
     from dpweave.privacy.window import FloatArray
-    from dpweave.report.fidelity import Distribution, Pair
+    from dpweave.report.estimates import Distribution, Pair
 
 MOST_BARS = 16
 MOST_COLUMNS = 64

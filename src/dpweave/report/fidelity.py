@@ -1,14 +1,9 @@
-r"""What the release says against what the synthetic database holds. No row is seen, so the result is safe to share.
-
-Several noisy counts of the same cells are combined by weights :math:`1/\sigma_i^2`; a marginal that is summed over c
-further cells carries noise of scale :math:`\sigma\sqrt{c}`. Noises of different measurements are independent.
-"""
+"""What the release says against what the synthetic database holds. No row is seen, so the result is safe to share."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +12,7 @@ from dpweave.budget import link_method
 from dpweave.links.degrees import buckets
 from dpweave.relations import degree_codecs, derived_codecs, relations
 from dpweave.report.coding import CodedDatabase, bucketed, encode, labels
+from dpweave.report.estimates import Distribution, Estimate, Pair, combined, summed
 from dpweave.report.integrity import Check, check
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import Bins, Learn, Opaque, degree, parse_degree, parse_presence
@@ -30,127 +26,11 @@ if TYPE_CHECKING:
     from dpweave.model import Model
     from dpweave.plan import ColumnPlan
     from dpweave.privacy.release import Measured
-    from dpweave.privacy.window import FloatArray, IntArray
     from dpweave.relations import Relation
     from dpweave.schema.domain import Attribute
 
-STANDS_OUT = 3.0
-"""Standard deviations by which a dependence must pass what noise alone gives."""
 MOST_PAIRS = 300
 """Pairs of columns that are compared for one relation."""
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """Noisy counts with the same error in every cell."""
-
-    counts: FloatArray
-    sigma: float
-
-
-def combined(parts: Sequence[Estimate]) -> Estimate | None:
-    r"""Return the estimate of least variance, :math:`\sum_i x_i \sigma_i^{-2} / \sum_i \sigma_i^{-2}`.
-
-    >>> both = combined([Estimate(np.array([0.0]), 1.0), Estimate(np.array([5.0]), 2.0)])
-    >>> both.counts.tolist(), round(both.sigma, 4)
-    ([1.0], 0.8944)
-    """
-    if not parts:
-        return None
-    weights = np.array([1 / p.sigma**2 for p in parts])
-    counts = sum(w * p.counts for w, p in zip(weights, parts, strict=True)) / weights.sum()
-    return Estimate(np.asarray(counts, dtype=np.float64), float(1 / np.sqrt(weights.sum())))
-
-
-def summed(measured: Measured, columns: Sequence[str]) -> Estimate:
-    """Add a marginal up over all but ``columns``, which become the axes in their order."""
-    have = measured.marginal.columns
-    rest = tuple(i for i, name in enumerate(have) if name not in columns)
-    left = [name for name in have if name in columns]
-    cells = math.prod(measured.marginal.counts.shape[i] for i in rest)
-    counts = measured.marginal.counts.astype(np.float64).sum(axis=rest)
-    turned = counts.transpose([left.index(c) for c in columns])
-    return Estimate(turned, measured.marginal.sigma * math.sqrt(cells))
-
-
-@dataclass(frozen=True)
-class Distribution:
-    """One column, or the degrees of a relation: how often each code occurs in the copy, and in the noisy counts."""
-
-    name: str
-    kind: str
-    labels: tuple[str, ...]
-    ordered: bool
-    synthetic: IntArray
-    measured: Estimate | None
-    total: float | None
-    """Noisy number of rows, where it was measured on its own."""
-    total_sigma: float = math.inf
-    open_ended: bool = False
-    """Whether codes at the upper end may all be empty, as those of large degrees are."""
-
-    @cached_property
-    def synthetic_shares(self) -> FloatArray:
-        """Share of the copy's rows in each code."""
-        return np.asarray(self.synthetic / max(int(self.synthetic.sum()), 1), dtype=np.float64)
-
-    @cached_property
-    def _whole(self) -> tuple[float, float, float]:
-        """Number of rows from the size that was measured and from the cells' own sum: value, variance, weight of the sum."""
-        assert self.measured is not None
-        cells = len(self.measured.counts)
-        own = 1 / (cells * self.measured.sigma**2)
-        size = (
-            0.0 if self.total is None or not math.isfinite(self.total_sigma) else 1 / max(self.total_sigma, 1e-9) ** 2
-        )
-        value = (own * float(self.measured.counts.sum()) + size * (self.total or 0.0)) / (own + size)
-        return value, 1 / (own + size), own / (own + size)
-
-    @cached_property
-    def measured_shares(self) -> FloatArray | None:
-        """Noisy share of rows in each code; noise may make it negative."""
-        if self.measured is None or self._whole[0] <= 0:
-            return None
-        return np.asarray(self.measured.counts / self._whole[0], dtype=np.float64)
-
-    @cached_property
-    def band(self) -> FloatArray:
-        r"""Two standard deviations of each measured share :math:`x_i / T`, to first order.
-
-        :math:`\operatorname{var} = (\sigma^2 - 2 p_i w \sigma^2 + p_i^2 \operatorname{var} T) / T^2`, where w is the weight
-        that the sum of the cells has in the total T.
-        """
-        shares = self.measured_shares
-        if self.measured is None or shares is None:
-            return np.zeros(len(self.labels))
-        whole, variance, weight = self._whole
-        p = np.clip(shares, 0.0, 1.0)
-        squares = self.measured.sigma**2 * (1 - 2 * p * weight) + p**2 * variance
-        return np.asarray(2 * np.sqrt(np.maximum(squares, 0.0)) / whole, dtype=np.float64)
-
-    @property
-    def agreeing(self) -> int:
-        r"""Codes on which copy and measurement agree as well as chance lets them.
-
-        A gap may be twice :math:`\sqrt{\sigma^2/N^2 + p(1-p)/n}`: the noise of measuring over N rows, and that of drawing
-        the n rows of the copy.
-        """
-        shares = self.measured_shares
-        if shares is None:
-            return 0
-        drawn = self.synthetic_shares * (1 - self.synthetic_shares) / max(int(self.synthetic.sum()), 1)
-        allowed = np.sqrt(self.band**2 + 4 * drawn)
-        return int((np.abs(shares - self.synthetic_shares) <= allowed).sum())
-
-    @property
-    def last(self) -> int:
-        """Number of codes up to the last that holds rows, where the domain is open-ended; else all."""
-        if not self.open_ended:
-            return len(self.labels)
-        holds = self.synthetic > 0
-        if self.measured is not None:
-            holds = holds | (self.measured.counts > 3 * self.measured.sigma)
-        return min(int(np.flatnonzero(holds).max(initial=0)) + 2, len(self.labels))
 
 
 @dataclass(frozen=True)
@@ -166,89 +46,6 @@ class TableView:
     columns: tuple[Distribution, ...]
     unmodelled: tuple[tuple[str, str], ...]
     """Columns without a distribution, each with the reason."""
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Two columns on different sides of a relation, counted over its links."""
-
-    left: str
-    right: str
-    left_labels: tuple[str, ...]
-    right_labels: tuple[str, ...]
-    measured: Estimate
-    synthetic: FloatArray
-
-    @cached_property
-    def measured_excess(self) -> FloatArray:
-        """Share of links beyond independence, from the noisy counts."""
-        return excess(self.measured.counts)
-
-    @cached_property
-    def synthetic_excess(self) -> FloatArray:
-        """Share of links beyond independence, in the copy."""
-        return excess(self.synthetic)
-
-    @property
-    def noise(self) -> float:
-        """One standard deviation of a measured share of links."""
-        return self.measured.sigma / max(float(self.measured.counts.sum()), 1.0)
-
-    @cached_property
-    def evidence(self) -> float:
-        """Standard deviations by which the measured dependence passes what noise alone would give."""
-        return evidence(self.measured)
-
-    @property
-    def stands_out(self) -> bool:
-        """Whether the noisy counts show a dependence at all."""
-        return self.evidence > STANDS_OUT
-
-    @property
-    def kept(self) -> float:
-        r"""Slope of the copy's excess on the measured one, :math:`\langle s, x \rangle / \langle x, x \rangle`.
-
-        Noise makes :math:`\langle x, x \rangle` larger by its own expected square, which is taken off.
-        """
-        x, s = self.measured_excess, self.synthetic_excess
-        own = float((x * x).sum()) - noise_moments(self.measured)[0] * self.noise**2
-        return float((x * s).sum()) / own if own > 0 else float("nan")
-
-
-def excess(counts: FloatArray) -> FloatArray:
-    r"""Return :math:`P_{ij} - P_{i\cdot} P_{\cdot j}`: by how much each combination is commoner than independence says."""
-    total = float(counts.sum())
-    if total <= 0:
-        return np.zeros_like(counts, dtype=np.float64)
-    shares = counts / total
-    return np.asarray(shares - np.outer(shares.sum(axis=1), shares.sum(axis=0)), dtype=np.float64)
-
-
-def noise_moments(measured: Estimate) -> tuple[float, float]:
-    r"""Mean and standard deviation of :math:`\sum_{ij} D_{ij}^2 / \sigma^2` under independence, D being the excess count.
-
-    To first order D is the noise E seen through :math:`D = A_p E A_q^T` with :math:`A_p = I - p \mathbf{1}^T`, so the
-    sum is a quadratic form in standard normals: mean :math:`\|A_p\|_F^2 \|A_q\|_F^2`, variance
-    :math:`2 \|A_p A_p^T\|_F^2 \|A_q A_q^T\|_F^2`.
-    """
-    total = max(float(measured.counts.sum()), 1.0)
-    mean, variance = 1.0, 2.0
-    for axis in (1, 0):
-        margin = np.clip(measured.counts.sum(axis=axis) / total, 0.0, 1.0)
-        a = np.eye(len(margin)) - margin[:, None]
-        gram = a @ a.T
-        mean *= float(np.trace(gram))
-        variance *= float((gram * gram).sum())
-    return mean, math.sqrt(variance)
-
-
-def evidence(measured: Estimate) -> float:
-    """How many standard deviations the measured dependence lies above what noise alone gives."""
-    if min(measured.counts.shape) < 2 or measured.counts.sum() <= 0:
-        return 0.0
-    mean, spread = noise_moments(measured)
-    whole = float(measured.counts.sum())
-    return float((((excess(measured.counts) * whole) ** 2).sum() / measured.sigma**2 - mean) / max(spread, 1e-12))
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import re
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,26 +11,21 @@ import numpy as np
 
 from dpweave.outputs import write_text
 from dpweave.report import drawing
+from dpweave.report.cards import relations_section, tables_section
 from dpweave.report.drawing import percent
-from dpweave.report.fidelity import STANDS_OUT, fidelity
+from dpweave.report.estimates import STANDS_OUT
+from dpweave.report.fidelity import fidelity
+from dpweave.report.page import figures, page, table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     import pyarrow as pa
 
     from dpweave.model import Model
-    from dpweave.report.fidelity import Distribution, Fidelity, Pair, RelationView, TableView
+    from dpweave.report.fidelity import Fidelity
 
-MOST_NUMBERS = 40
-"""Rows of the tables of numbers under a plot."""
-MOST_HEAT_MAPS = 3
-"""Pairs drawn for one relation, fewer where there are so many relations that all together would pass the next figure."""
-MOST_HEAT_MAPS_IN_ALL = 48
-MOST_SEEN = 6
 MOST_EVENTS = 400
-FORBID = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
-"""The page may load nothing from anywhere."""
 
 
 def report(model: Model, db: Mapping[str, pa.Table], path: str | Path) -> None:
@@ -49,9 +42,9 @@ def render(model: Model, db: Mapping[str, pa.Table]) -> str:
     sections = {
         "promise": ("The promise", _promise(model)),
         "database": ("The database", _database(model, db)),
-        "checks": ("Integrity checks", _checks(found)),
-        "tables": ("Tables", _tables(found)),
-        "relations": ("Relations", _relations(found)),
+        "checks": ("Integrity checks", _checks(found) + _repairs(model, db)),
+        "tables": ("Tables", tables_section(found)),
+        "relations": ("Relations", relations_section(found)),
         "weak": ("Where evidence is weak", _weak(model, found)),
         "ledger": ("What was spent", _ledger(model)),
         "words": ("Words used here", _words()),
@@ -71,68 +64,6 @@ def render(model: Model, db: Mapping[str, pa.Table]) -> str:
     versions = ", ".join(f"{escape(k)} {escape(v)}" for k, v in certificate.versions.items())
     foot = f"<p>Run <code>{escape(certificate.run)}</code>. Made with {versions}.</p>"
     return page(f"Synthetic copy of {certificate.database}", head, sections, foot, stamp=insecure)
-
-
-def page(title: str, head: str, sections: Mapping[str, tuple[str, str]], foot: str, *, stamp: str | None) -> str:
-    """Put sections (anchor → heading, content) into a whole page. ``stamp`` is a warning above everything."""
-    css = files("dpweave.report").joinpath("style.css").read_text(encoding="utf-8")
-    links = "".join(f'<li><a href="#{anchor}">{escape(name)}</a></li>' for anchor, (name, _) in sections.items())
-    warning = "" if stamp is None else f'<div class="stamp" role="alert">{escape(stamp)}</div>'
-    again = "" if stamp is None else f'<p class="bad"><strong>{escape(stamp)}</strong></p>'
-    body = "".join(
-        f'<section id="{anchor}" aria-labelledby="{anchor}-h"><h2 id="{anchor}-h">{escape(name)}</h2>{again}{content}</section>'
-        for anchor, (name, content) in sections.items()
-    )
-    return (
-        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{FORBID}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<meta name="referrer" content="no-referrer"><meta name="color-scheme" content="light dark">'
-        '<link rel="icon" href="data:,">'
-        f"<title>{escape(title)}</title><style>{css}{_on_paper(stamp)}</style></head><body>"
-        f'<a class="skip" href="#content">Skip to the content</a>{warning}'
-        f'<header class="top"><div class="wrap">{head}</div></header>'
-        f'<nav class="contents" aria-label="Contents"><div class="wrap"><ul>{links}</ul></div></nav>'
-        f'<main id="content" class="wrap">{body}</main>'
-        f'<footer><div class="wrap">{foot}</div></footer></body></html>\n'
-    )
-
-
-def _on_paper(stamp: str | None) -> str:
-    """Repeat a warning on every printed sheet."""
-    if stamp is None:
-        return ""
-    words = re.sub(r"[^\w .,:;()-]", " ", stamp)
-    return f'@page {{ margin: 18mm 14mm; @top-center {{ content: "{words}"; color: #b3261e; font: 700 9pt sans-serif; }} }}'
-
-
-def table(
-    caption: str, columns: Sequence[str], rows: Sequence[Sequence[object]], *, numeric: Sequence[int] = ()
-) -> str:
-    """Write a table whose cells are escaped; columns in ``numeric`` stand to the right."""
-
-    def mark(i: int) -> str:
-        return ' class="n"' if i in numeric else ""
-
-    head = "".join(f'<th scope="col"{mark(i)}>{escape(c)}</th>' for i, c in enumerate(columns))
-    body = "".join("<tr>" + "".join(_cell(i, v, mark(i)) for i, v in enumerate(row)) + "</tr>" for row in rows)
-    return (
-        f'<div class="scroll" role="region" aria-label="{escape(caption)}" tabindex="0"><table><caption>{escape(caption)}</caption>'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
-
-
-def _cell(i: int, value: object, mark: str) -> str:
-    return f'<th scope="row"{mark}>{escape(str(value))}</th>' if i == 0 else f"<td{mark}>{escape(str(value))}</td>"
-
-
-def figures(items: Sequence[tuple[str, str, str]]) -> str:
-    """Write key figures: name, value, remark."""
-    cells = "".join(
-        f"<div><dt>{escape(n)}</dt><dd{' class=long' if len(v) > 8 else ''}>{escape(v)}<small>{escape(remark)}</small></dd></div>"
-        for n, v, remark in items
-    )
-    return f'<dl class="figures">{cells}</dl>'
 
 
 # -- the parts ---------------------------------------------------------------------------------------------------------
@@ -270,185 +201,17 @@ def _checks(found: Fidelity) -> str:
     return f'<div class="card">{verdict}{table("Rules checked on the copy", ["rule", "holds", "verdict"], rows, numeric=(1,))}{details}</div>'
 
 
-LEGEND = (
-    '<ul class="legend" aria-label="Legend"><li><svg viewBox="0 0 34 12" aria-hidden="true"><rect class="synthetic" x="2" y="1" width="30" height="10" rx="2"/>'
-    '</svg>the copy</li><li><svg viewBox="0 0 34 12" aria-hidden="true"><rect class="bandfill" x="4" y="0" width="26" height="12"/>'
-    '<circle class="dot" cx="17" cy="6" r="3.2"/></svg>noisy measurement of the original, with its error band (± 2 σ, 95 %)</li></ul>'
-)
-
-
-def _tables(found: Fidelity) -> str:
-    intro = (
-        "<p>For every column: the share of rows with each value. Bars are the copy; dots are what was measured through the noise, "
-        "and the true share lies within the band around the dot 95 times out of 100. A value agrees where the gap between bar "
-        "and dot is no wider than the chance of measuring and of drawing rows makes it 95 times out of 100.</p>"
-    )
-    return intro + LEGEND + "".join(_one_table(t) for t in found.tables)
-
-
-def _one_table(view: TableView) -> str:
-    size = f"{view.rows:,} rows in the copy"
-    if view.measured_rows is not None:
-        band = f" ± {2 * view.rows_sigma:,.0f}" if view.rows_sigma else ""
-        size += f"; measured {view.measured_rows:,.0f}{band} within the bounds"
-    how = f", fitted by {escape(view.mechanism)}" if view.mechanism else ""
-    plots = "".join(_column(c) for c in view.columns)
-    rest = "".join(f"<li><code>{escape(n)}</code>: {escape(why)}</li>" for n, why in view.unmodelled)
-    body = (
-        f'<div class="cards">{plots}</div>' if plots else "<p class='soft'>No column of this table is modelled.</p>"
-    ) + (
-        f"<details><summary>{len(view.unmodelled)} columns without a plot</summary><ul class='plain'>{rest}</ul></details>"
-        if rest
-        else ""
-    )
-    opened = "" if view.role == "public" else " open"
+def _repairs(model: Model, db: Mapping[str, pa.Table]) -> str:
+    """What the rules that the plan declares have cost, where the copy comes straight from a sample and knows."""
+    repairs: Mapping[str, int] = getattr(db, "repairs", {})
+    if not repairs:
+        return ""
+    rows = {str(rule): db[rule.table].num_rows for rule in model.plan.constraints}
+    lines = [(rule, f"{n:,}", percent(n / max(rows.get(rule, 0), 1))) for rule, n in repairs.items()]
+    made = table("Rows that were mended after drawing", ["rule", "rows changed", "share"], lines, numeric=(1, 2))
     return (
-        f'<div class="card"><details class="table"{opened}><summary><h3>{escape(view.name)}</h3> '
-        f'<span class="badge {view.role}">{view.role}</span> <span class="soft">{size}{how}</span></summary>{body}</details></div>'
-    )
-
-
-def _column(d: Distribution) -> str:
-    drawn = len(drawing.shown_codes(d, drawing.MOST_COLUMNS if drawing.is_histogram(d) else drawing.MOST_BARS))
-    left_out = f" The {drawn} commonest of {d.last:,} values are drawn." if drawn < d.last else ""
-    beyond = " Larger numbers do not occur." if d.last < len(d.labels) else ""
-    agreed = "" if d.measured_shares is None else f"{d.agreeing} of {len(d.labels):,} agree with the measurement."
-    return (
-        f'<figure><div class="head"><h4>{escape(d.name)}</h4><span class="unit">{escape(d.kind)}</span></div>'
-        f"{drawing.plot(d)}<figcaption>{agreed}{left_out}{beyond}</figcaption>{_numbers(d)}</figure>"
-    )
-
-
-def _numbers(d: Distribution) -> str:
-    codes = drawing.shown_codes(d, MOST_NUMBERS)
-    shares = d.measured_shares
-    rows = [
-        (
-            d.labels[c],
-            f"{int(d.synthetic[c]):,}",
-            percent(float(d.synthetic_shares[c])),
-            "–" if shares is None else percent(float(shares[c])),
-            "–" if shares is None else f"± {percent(float(d.band[c]))}",
-        )
-        for c in codes
-    ]
-    more = f", the {len(codes)} commonest of {d.last:,} values" if len(codes) < d.last else ""
-    made = table(f"{d.name}{more}", ["value", "rows", "copy", "measured", "band"], rows, numeric=(1, 2, 3, 4))
-    return f'<details class="numbers"><summary>Numbers</summary>{made}</details>'
-
-
-VERDICTS = {
-    "learned": ("good", "learned", "the noisy counts show which rows go together, and the links follow them"),
-    "weak": (
-        "note",
-        "without evidence of pairs",
-        "each side was measured, but no pair of columns stands out of the noise",
-    ),
-    "random": ("note", "wired at random", "nothing was measured about which rows go together"),
-}
-
-
-def _relations(found: Fidelity) -> str:
-    if not found.relations:
-        return '<div class="card"><p>The private tables have no foreign keys.</p></div>'
-    intro = (
-        "<p>For every foreign key: how many rows lead to one row of the other table, and which values go together across the key. "
-        "In the heat maps orange is commoner than if the two columns had nothing to do with each other, blue is rarer. "
-        "The left map is what was measured, noise included; the right one is the copy.</p>"
-    )
-    rows = [
-        (
-            *(r.name, r.role, r.kind, VERDICTS[r.verdict][1]),
-            *((sum(p.stands_out for p in r.pairs), len(r.pairs)) if r.shown_at is None else ("–", f"see {r.shown_at}")),
-        )
-        for r in found.relations
-    ]
-    each = max(1, min(MOST_HEAT_MAPS, MOST_HEAT_MAPS_IN_ALL // len(found.relations)))
-    summary = table(
-        "What the links rest on",
-        ["foreign key", "role", "kind", "links are", "pairs that stand out", "pairs measured"],
-        rows,
-        numeric=(4, 5),
-    )
-    return (
-        intro
-        + f'<div class="card">{summary}</div>'
-        + LEGEND
-        + "".join(_one_relation(r, heat_maps=each) for r in found.relations)
-    )
-
-
-def _one_relation(r: RelationView, *, heat_maps: int) -> str:
-    colour, word, why = VERDICTS[r.verdict]
-    linked = percent(r.linked)
-    measured = "" if r.linked_measured is None else f" (measured: {percent(r.linked_measured)})"
-    other = (
-        ""
-        if r.shown_at is None
-        else f" Both keys make one relation; what was measured across it is shown at {escape(r.shown_at)}."
-    )
-    facts = (
-        f"<p class='soft'>{escape(r.role)} key, {escape(r.kind)}. {linked} of the rows of {escape(r.table)} lead to a row of "
-        f"{escape(r.target)}{measured}. Links are {word}: {why}.{other}</p>"
-    )
-    seen = "".join(_column(d) for d in r.seen[:MOST_SEEN])
-    hidden = (
-        ""
-        if len(r.seen) <= MOST_SEEN
-        else f'<p class="soft">{MOST_SEEN} of {len(r.seen)} columns measured over the links are drawn.</p>'
-    )
-    maps = "".join(_pair(p) for p in r.pairs[:heat_maps])
-    left_out = ""
-    if len(r.pairs) > heat_maps:
-        rows = [
-            (
-                f"{p.left} × {p.right}",
-                _capped(p.evidence),
-                "yes" if p.stands_out else "no",
-                f"{p.kept:.2f}" if p.stands_out else "–",
-            )
-            for p in r.pairs[:MOST_NUMBERS]
-        ]
-        made = table(
-            f"Pairs of columns across {r.name}, strongest first",
-            ["pair", "evidence (σ above noise)", "stands out", "kept in the copy"],
-            rows,
-            numeric=(1, 3),
-        )
-        left_out = f"<details><summary>{min(len(r.pairs), MOST_NUMBERS)} of {len(r.pairs)} measured pairs as a table</summary>{made}</details>"
-    return (
-        f'<div class="card"><details class="table" open><summary><h3>{escape(r.name)}</h3> <span class="badge {colour}">{word}</span></summary>'
-        f'{facts}<div class="cards">{_column(r.degrees)}{seen}</div>{hidden}'
-        + (
-            f'<h4 style="margin:1rem 0 .5rem">Which values go together</h4><div class="cards wide">{maps}</div>'
-            if maps
-            else ""
-        )
-        + f"{left_out}</details></div>"
-    )
-
-
-def _capped(evidence: float) -> str:
-    return "more than 99" if evidence > 99 else f"{evidence:.1f}"
-
-
-def _pair(p: Pair) -> str:
-    measured, copy, most = drawing.heat_maps(p)
-    drawn = (
-        ""
-        if max(p.synthetic.shape) <= drawing.MOST_CELLS
-        else f" The {drawing.MOST_CELLS} commonest values of each column are drawn."
-    )
-    verdict = (
-        f"Stands {_capped(p.evidence)} σ out of the noise; the copy keeps {p.kept:.2f} of it (1 is all, 0 is random wiring)."
-        if p.stands_out
-        else "Cannot be told from noise."
-    )
-    return (
-        f'<figure><div class="head"><h4>{escape(p.left)} × {escape(p.right)}</h4></div>'
-        f'<div class="maps">'
-        f'<div><span class="unit">measured</span>{measured}</div><div><span class="unit">copy</span>{copy}</div></div>'
-        f"<figcaption>{verdict} Full colour is ±{100 * most:.2g} points of all links; noise is ±{200 * p.noise:.2g} (2 σ).{drawn}</figcaption></figure>"
+        '<div class="card"><p>The plan declares rules that every row must keep. Rows that were drawn against one were '
+        f"mended; where that was often, the columns of the rule are further from what was measured.</p>{made}</div>"
     )
 
 

@@ -1,4 +1,4 @@
-"""Whether a synthetic database keeps what its schema and its plan say: keys, nulls, types, kinds, bounds, public rows."""
+"""Whether a synthetic database keeps what its schema and its plan say: keys, nulls, types, kinds, bounds, rules, public rows."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpweave.constraints import broken
 from dpweave.report.coding import column_of
 from dpweave.schema.arrow import arrow_type
 from dpweave.schema.graph import KeyGraph
@@ -51,7 +52,14 @@ def check(
         if table.name in public:
             same = tables[table.name].equals(public[table.name])
             found.append(Check("public rows unchanged", table.name, same, "" if same else "rows differ"))
-    return tuple(found)
+    return (*found, *_constraints(plan, tables, coded))
+
+
+def _constraints(plan: Plan, tables: Mapping[str, pa.Table], coded: CodedDatabase) -> Iterator[Check]:
+    """Check each rule that the plan declares."""
+    for rule in plan.constraints:
+        wrong = broken(rule, tables, coded.links, plan.database)
+        yield Check("declared rules", str(rule), not wrong, f"{wrong:,} rows break it" if wrong else "")
 
 
 def _types(table: Table, tables: Mapping[str, pa.Table]) -> Iterator[Check]:

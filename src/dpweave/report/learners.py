@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpweave.report.evaluation import REAL, Score, usable_columns
+from dpweave.report.comparing import REAL, Score, usable_columns
 from dpweave.report.rivals import INDEPENDENT, SYNTHETIC
 from dpweave.schema.domain import Attribute
 

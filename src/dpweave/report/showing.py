@@ -7,7 +7,7 @@ from html import escape
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from dpweave.report import html
+from dpweave.report.page import figures, page, table
 from dpweave.report.rivals import INDEPENDENT, MEANING, RANDOM, RESAMPLED, SHUFFLED, SYNTHETIC
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def evaluation_page(e: Evaluation) -> str:
         '<p class="lead">Every figure on this page was computed from real rows. It is for people who may see those rows; '
         "publishing it would break the promise that the synthetic copy keeps.</p>" + _headline(e)
     )
-    return html.page("Evaluation (not private)", head, sections, f"<p>{escape(e.stamp)}</p>", stamp=e.stamp)
+    return page("Evaluation (not private)", head, sections, f"<p>{escape(e.stamp)}</p>", stamp=e.stamp)
 
 
 def _headline(e: Evaluation) -> str:
@@ -134,7 +134,7 @@ def _headline(e: Evaluation) -> str:
     if kept:
         best = sum(r.value[SYNTHETIC] * r.pairs for r in kept) / sum(r.pairs for r in kept)
         items.append(("Association kept across keys", number(best), "1 is all, 0 is random wiring"))
-    return html.figures(items)
+    return figures(items)
 
 
 def _errors(e: Evaluation) -> str:
@@ -152,9 +152,9 @@ def _errors(e: Evaluation) -> str:
         ]
         if rows:
             made.append(
-                html.table(f"NOT PRIVATE. Errors {words}", ["where", "k", "sets", *RIVALS], rows, numeric=range(1, 8))
+                table(f"NOT PRIVATE. Errors {words}", ["where", "k", "sets", *RIVALS], rows, numeric=range(1, 8))
             )
-    sizes = html.table(
+    sizes = table(
         "NOT PRIVATE. Rows",
         ["table", "real", "copy"],
         [(t, f"{a:,}", f"{b:,}") for t, (a, b) in e.rows.items()],
@@ -173,7 +173,7 @@ def _degrees(e: Evaluation) -> str:
         )
         for d in e.degrees
     ]
-    made = html.table(
+    made = table(
         "NOT PRIVATE. Degrees, and Kolmogorov-Smirnov distances on both sides",
         ["foreign key", "real mean", "copy's mean", *RIVALS[:3]],
         rows,
@@ -186,13 +186,13 @@ def _degrees(e: Evaluation) -> str:
 
 
 def _association(e: Evaluation) -> str:
-    kept = html.table(
+    kept = table(
         "NOT PRIVATE. Association that survives, over all pairs of columns that go together in the real database",
         ["relation", "pairs", *RIVALS[:3]],
         [(r.where, f"{r.pairs} of {r.of}", *(number(r.value.get(n)) for n in RIVALS[:3])) for r in e.retentions],
         numeric=range(1, 5),
     )
-    pairs = html.table(
+    pairs = table(
         "NOT PRIVATE. The strongest pairs",
         ["pair", "relation", "Cramér's V, real", "Cramér's V, copy", "kept"],
         [
@@ -213,7 +213,7 @@ def _scores(e: Evaluation) -> str:
     rows = [(s.name, s.where, *(number(s.value.get(n)) for n in heads)) for s in e.scores]
     made = ""
     if rows:
-        made = html.table(
+        made = table(
             "NOT PRIVATE. Further figures", ["figure", "where", *heads], rows, numeric=range(2, len(heads) + 2)
         )
     words = "".join(

@@ -1,0 +1,136 @@
+"""What ``explain`` foretells against what a fit takes: CPU time, memory, and error of the links.
+
+    python benchmarks/explain.py [--cases 20] [--resume explain.json] [--constants]
+
+Every case is a made-up database of two tables (parents, and children that each lead to one parent), with so many rows,
+columns, values per column, and one mechanism. A fresh process fits and samples it; CPU seconds are those of fit and
+sample together, memory is the peak of the process. ``--constants`` solves for the constants in dpweave/forecast.py on
+this machine instead, by least squares on relative errors. CPU seconds from a loaded machine are inflated up to twofold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+CASES = [
+    {"rows": rows, "columns": columns, "values": values, "mechanism": mechanism}
+    for rows, columns, values, mechanisms in [
+        (2_000, 4, 4, ("independent", "mst", "aim")),
+        (20_000, 8, 8, ("independent", "mst", "aim", "woven")),
+        (100_000, 4, 4, ("independent", "mst", "aim")),
+        (2_000, 8, 32, ("mst", "aim")),
+        (2_000, 16, 8, ("independent", "mst", "aim", "woven")),
+        (20_000, 16, 4, ("mst", "aim")),
+        (2_000, 30, 4, ("independent", "mst")),
+    ]
+    for mechanism in mechanisms
+]
+CHILDREN = 4
+
+
+def database(case: dict[str, object]) -> dict[str, object]:
+    """Parents and children whose columns lean on a hidden one, so that there is something to learn."""
+    import pyarrow as pa
+
+    rng = np.random.default_rng(0)
+    rows, columns, values = int(case["rows"]), int(case["columns"]), int(case["values"])
+    half = columns // 2
+
+    def lean(hidden: np.ndarray, count: int) -> dict[str, np.ndarray]:
+        own = rng.integers(0, values, (count, len(hidden)))
+        return {f"c{i}": np.where(rng.random(len(hidden)) < 0.3, hidden, own[i]) for i in range(count)}
+
+    hidden = rng.integers(0, values, rows)
+    parent = rng.integers(0, rows, CHILDREN * rows)
+    parents = {"id": np.arange(rows), **lean(hidden, columns - half)}
+    children = {"id": np.arange(len(parent)), "parent": parent, **lean(hidden[parent], half)}
+    return {"parents": pa.table(parents), "children": pa.table(children)}
+
+
+def plan(case: dict[str, object]) -> object:
+    """Everything declared: sizes, domains, a bound of ten children."""
+    import dpweave as dw
+
+    values, half = int(case["values"]), int(case["columns"]) // 2
+    domain = f"{{ low = 0, high = {values - 1}, bins = {values} }}"
+
+    def table(name: str, rows: int, count: int, keys: str = "") -> str:
+        more = 'parent = { type = "int64", nullable = false, domain = "key" }\n' if keys else ""
+        cells = "".join(f'c{i} = {{ type = "int64", nullable = false, domain = {domain} }}\n' for i in range(count))
+        return (
+            f'[tables.{name}]\nprimary_key = ["id"]\nrows = {rows}\nmechanism = "{case["mechanism"]}"\n[tables.{name}.columns]\n'
+            f'id = {{ type = "int64", nullable = false, domain = "key" }}\n{more}{cells}{keys}'
+        )
+
+    key = (
+        '[tables.children.keys.parent]\ncolumns = ["parent"]\nreferences = "parents"\ntarget = ["id"]\nrole = "owning"\n'
+        "max_degree = 10\n"
+    )
+    rows = int(case["rows"])
+    text = table("parents", rows, int(case["columns"]) - half) + table("children", CHILDREN * rows, half, key)
+    return dw.Plan.from_toml('protect = ["parents"]\n' + text)
+
+
+def measure(case: dict[str, object]) -> dict[str, object]:
+    """Fit and sample in this process; seconds by kind of step, and peak memory."""
+    import resource
+    import time
+
+    import dpweave as dw
+
+    tables, chosen = database(case), plan(case)
+    spent = {"tables": 0.0, "links": 0.0, "rest": 0.0, "sample": 0.0}
+    running = ["rest", time.process_time()]
+
+    def tell(step: str, _share: float) -> None:
+        now = time.process_time()
+        spent[str(running[0])] += now - float(running[1])
+        kind = "tables" if step.startswith("fit table") else "links" if step.startswith("learn links") else "rest"
+        running[:] = [kind, now]
+
+    model = dw.fit(tables, chosen, epsilon=1.0, delta=1e-6, progress=tell)
+    tell("", 1.0)
+    start = time.process_time()
+    model.sample(seed=0)
+    spent["sample"] = time.process_time() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {**case, "seconds": spent, "peak": peak}
+
+
+def run(case: dict[str, object]) -> dict[str, object]:
+    """Measure a case in a process of its own."""
+    done = subprocess.run([sys.executable, __file__, "--one", json.dumps(case)], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(done.stderr)
+    return dict(json.loads(done.stdout))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", type=int, default=len(CASES))
+    parser.add_argument("--resume", type=Path)
+    parser.add_argument("--constants", action="store_true")
+    parser.add_argument("--one")
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(measure(json.loads(options.one))))
+        return
+    done = json.loads(options.resume.read_text()) if options.resume and options.resume.exists() else []
+    known = [{k: d[k] for k in CASES[0]} for d in done]
+    for case in CASES[: options.cases]:
+        if case not in known:
+            done.append(run(case))
+            if options.resume:
+                options.resume.write_text(json.dumps(done, indent=1))
+    (constants if options.constants else compare)(done)
+
+
+if __name__ == "__main__":
+    main()
