@@ -237,6 +237,16 @@ def test_fit_says_what_was_spent_and_keeps_a_ledger(call, clinic, tmp_path, monk
     assert call(*arguments, "-f", "-q") == (0, "", "")
 
 
+def test_the_certificate_names_relations_that_are_wired_at_random(call, clinic, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("plan.toml").write_text((clinic / "plan.toml").read_text() + 'method = "random"\n')
+    code, out, _ = call("fit", clinic / "clinic.sqlite", "-p", "plan.toml", "-e", "1", "-o", "m.dpw", "--json", "-q")
+    assert code == 0
+    (evidence,) = valid("fit", out)["certificate"]["evidence"]
+    assert evidence["relation"] == "visits.patient_id"
+    assert "wired at random within the degrees, because the plan asks for that" in evidence["verdict"]
+
+
 def test_sample_repeats_and_scales(call, fitted, tmp_path):
     valid("sample", call("sample", fitted / "clinic.dpw", "-o", tmp_path / "a.sqlite", "--seed", "3", "--json")[1])
     content = valid(

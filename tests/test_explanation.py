@@ -9,10 +9,11 @@ from dataclasses import replace
 import pytest
 
 from dpweave import demo
-from dpweave.budget import allocate
+from dpweave.budget import allocate, is_learned
 from dpweave.errors import UsageError
 from dpweave.plan import Plan
 from dpweave.privacy.accounting import gaussian_rho
+from dpweave.relations import relations
 
 TOML = """
 protect = ["people"]
@@ -106,7 +107,15 @@ def test_a_weak_epsilon_and_a_large_delta_are_warned_of(plan):
 def test_the_text_fits_eighty_columns_and_has_every_section(said, shop):
     for text in (str(said), str(shop.explain(epsilon=0.5, delta=1e-7))):
         assert max(map(len, text.splitlines())) <= 80
-        for section in ("The promise", "stands for at most", "Foreign keys", "Tables", "Where the budget goes"):
+        for section in (
+            "The promise",
+            "stands for at most",
+            "Foreign keys",
+            "Tables",
+            "Where the budget goes",
+            "How well links",
+            "Time and memory",
+        ):
             assert section in text
     assert "Domains that are learned" in str(said)
     assert "Mind" in str(said)
@@ -127,6 +136,58 @@ def test_a_mechanism_is_named_with_its_reason(shop, plan):
     forced = replace(shop, tables=tuple(replace(t, mechanism="mst") for t in shop.tables))
     assert {t.mechanism for t in forced.explain(epsilon=1, delta=1e-6).tables} == {"mst", "none"}
     assert {t.table: t.mechanism for t in plan.explain(epsilon=1, delta=1e-6).tables}["people"] == "auto"
+
+
+def test_no_column_is_listed_twice():
+    plan = Plan.from_toml(
+        TOML.replace(
+            'pay = { type = "float64", domain',
+            'note = { type = "text", domain = "opaque" }\npay = { type = "float64", domain',
+        )
+    )
+    (people, _) = plan.explain(epsilon=1.0, delta=1e-6).tables
+    assert people.modelled == ("sex", "job", "pay")
+    assert people.made_up == ("id", "note")
+    assert people.nulls == ("note",)
+
+
+def test_links_are_foretold_from_public_facts(shop):
+    def foretold(plan, epsilon):
+        return {(f.table, f.key): f for f in plan.explain(epsilon=epsilon, delta=1e-6).forecast.links}
+
+    weak, strong = foretold(shop, 0.1), foretold(shop, 10.0)
+    assert set(weak) == set(strong) == {(r.table, r.key) for r in relations(shop) if is_learned(shop, r)}
+    for relation, found in strong.items():
+        assert 0 < found.learned < weak[relation].learned <= weak[relation].at_random <= 200
+        assert 2 <= found.best_k <= shop.k
+        assert found.best_max_degree is None
+    more = replace(shop, tables=tuple(replace(t, rows=10**6) for t in shop.tables))
+    assert all(f.learned < strong[r].learned for r, f in foretold(more, 10.0).items())
+
+
+def test_a_bound_is_recommended_where_sizes_are_declared(shop):
+    def bound(epsilon, orders):
+        sizes = {"customers": 10_000, "orders": orders}
+        tables = tuple(replace(t, rows=sizes.get(t.name)) for t in shop.tables)
+        found = replace(shop, tables=tables).explain(epsilon=epsilon, delta=1e-6).forecast
+        assert found.guessed == ("employees", "wishlist", "order_items")
+        (link,) = (f for f in found.links if f.table == "orders")
+        return link.best_max_degree
+
+    assert 1 <= bound(0.5, 20_000) < bound(0.5, 300_000)
+
+
+def test_time_and_memory_grow_with_rows_columns_and_mechanism(plan):
+    def takes(text):
+        found = Plan.from_toml(text).explain(epsilon=1.0, delta=1e-6).forecast
+        return found.seconds, found.memory
+
+    few = TOML.replace("bins = 5000", "bins = 50")
+    many = few.replace("rows = 200", "rows = 20000000")
+    assert takes(many)[0] > 10 * takes(few)[0]
+    assert takes(many)[1] > 10 * takes(few)[1]
+    independent, aim = (few.replace("rows = 200", f'rows = 200\nmechanism = "{m}"') for m in ("independent", "aim"))
+    assert takes(aim)[0] > takes(independent)[0]
 
 
 def test_values_are_plain_and_finite(said):

@@ -141,7 +141,7 @@ def broken(
 ) -> int:
     """Count the rows that break a rule; nothing is changed."""
     copy = dict(tables)
-    return _settle(rule, copy) if isinstance(rule, Determined) else _raise(rule, copy, links, database)
+    return _settle(rule, copy, {}) if isinstance(rule, Determined) else _raise(rule, copy, links, database)
 
 
 def _swap(rule: Ordered, tables: dict[str, pa.Table]) -> int:

@@ -125,6 +125,8 @@ class Explanation:
     tables: tuple[TableOutlook, ...]
     relations: tuple[Relation, ...]
     learned: tuple[Learned, ...]
+    k: int
+    """Columns counted together to learn relations."""
     largest_marginal: int | None
     """Cells of the largest marginal over k columns of one table, where every domain is declared."""
     forecast: Forecast
@@ -171,6 +173,7 @@ def explain(plan: Plan, *, epsilon: float, delta: float) -> Explanation:
         tables=tables,
         relations=keys,
         learned=learned,
+        k=plan.k,
         largest_marginal=_largest_marginal(plan),
         forecast=forecast(plan, allocation, {t.table: t.mechanism for t in tables}),
         warnings=tuple(_find_warnings(plan, budget, holdings, learned, epsilon=epsilon, delta=delta)),

@@ -6,8 +6,6 @@ import math
 import textwrap
 from typing import TYPE_CHECKING
 
-from dpweave.forecast import ASSUMED_ROWS
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -157,36 +155,33 @@ def _learned(e: Explanation) -> str:
 
 
 def _links(e: Explanation) -> str:
-    """Errors of links, where the plan declares how many rows there are."""
-    undeclared = [t for t in dict.fromkeys(r.table for r in e.relations) if t in e.forecast.assumed]
-    lines = []
-    if e.forecast.links:
-        lines.append("How well links can be learned (rough; 0 is perfect, 200 the worst)")
-        lines.append(f"  {'key':<41} {'at random':>10} {'learned':>9} {'best max_degree':>16}")
-        for f in e.forecast.links:
-            best = "" if f.best_max_degree is None else f"{f.best_max_degree:,}"
-            name = _clip(f"{f.table}.{f.key} → {f.target}", 41)
-            lines.append(f"  {name:<41} {f.at_random:>10.3g} {f.learned:>9.3g} {best:>16}")
-        most = max(f.best_k for f in e.forecast.links)
-        lines.append(
-            _wrap(
-                f"100 times the mean L1 error over {max(f.k for f in e.forecast.links)} columns of both sides. "
-                f"More than {most} columns together are not worth their noise: k = {most} is enough."
-            )
-        )
-    if undeclared:
-        lines.append(
-            _wrap(f"Give rows = N for {', '.join(undeclared)} in the plan to have the errors of their links foretold.")
-        )
+    if not e.forecast.links:
+        return ""
+    lines = [
+        "How well links can be learned (rough; 0 is perfect, 200 the worst)",
+        f"  {'key':<40} {'at random':>10} {'learned':>9} {'best max_degree':>16}",
+    ]
+    for f in e.forecast.links:
+        best = "" if f.best_max_degree is None else f"{f.best_max_degree:,}"
+        name = _clip(f"{f.table}.{f.key} → {f.target}", 40)
+        lines.append(f"  {name:<40} {f.at_random:>10.3g} {f.learned:>9.3g} {best:>16}")
+    most = max(f.best_k for f in e.forecast.links)
+    advice = f" Sets of more than {most} are not worth their noise: k = {most} would do." if most < e.k else ""
+    lines.append(_wrap(f"100 times the mean L1 error over sets of {e.k} columns from both sides of a key.{advice}"))
     return "\n".join(lines)
 
 
 def _resources(e: Explanation) -> str:
     f = e.forecast
-    assumed = f" (with {ASSUMED_ROWS:,} rows each assumed for {', '.join(f.assumed)})" if f.assumed else ""
+    guess = (
+        f" Rows are guessed for {', '.join(f.guessed)}: write rows = N there, if that is no secret, and both figures "
+        "and errors get better."
+        if f.guessed
+        else ""
+    )
     return "Time and memory\n" + _wrap(
         f"A fit and one copy should take about {duration(f.seconds)} of one processor core and {_bytes(f.memory)} of "
-        f"memory{assumed}. Give or take a factor of three; how fast the database answers comes on top."
+        f"memory, give or take a factor of three; how fast the database answers comes on top.{guess}"
     )
 
 

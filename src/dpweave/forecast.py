@@ -1,38 +1,33 @@
 r"""What a fit will take and what its links will be worth, foretold from public facts alone.
 
-**Time and memory.** Linear in what the work is made of, with constants that ``benchmarks/explain.py`` measures: rows
-times columns for counting and drawing, cells of pairs for tree models, rounds times pairs for AIM, links times columns for
-relations. They are meant to tell seconds from minutes from hours.
+**Time and memory.** Linear in what the work is made of, with constants that ``benchmarks/explain.py`` measures. They are
+meant to tell seconds from minutes from hours.
 
 **Errors of links.** :func:`dpweave.links.design.predict_error` for each relation, from domain sizes, its budget, its
-sensitivity and the declared number of rows, as 100 times the mean L1 error over k columns: 0 is perfect and 200 the worst
-possible. Values are taken as evenly spread and links as leaning a little, so this is rough.
+sensitivity and about how many rows are counted, as 100 times the mean L1 error over k columns: 0 is perfect and 200 the
+worst possible. Values are taken as evenly spread and links as leaning a little, so this is rough.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING
 
-from dpweave.budget import Allocation, link_method, link_task, task_view
+from dpweave.budget import Allocation, is_learned, link_task
+from dpweave.links.wiring import WHOLE_CELLS
 from dpweave.privacy.sensitivity import movement
-from dpweave.relations import relations
-from dpweave.schema.domain import Learn, Opaque, parse_degree, parse_presence, size
+from dpweave.relations import model_columns, relations
+from dpweave.worth import codes, seen_rows, varying
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from dpweave.plan import KeyPlan, Plan
     from dpweave.relations import Relation
-    from dpweave.schema.domain import Attribute
 
 WORST = 200.0
 """100 times the L1 distance of two distributions that have nothing in common."""
-ASSUMED_ROWS = 100_000
-"""Rows of a table that does not declare how many it has."""
-LEARNED_VALUES = 12
-"""Categories that a learned domain is taken to find."""
-DEGREE_GROUPS = 8
 MOST_COLUMNS = 14
 """Relations with more columns are foretold from pairs alone, which is quick."""
 WORTH_MEASURING = 0.05
@@ -47,7 +42,7 @@ class LinkForecast:
     key: str
     target: str
     rows: int
-    """Declared rows of the table that holds the key."""
+    """About how many links are counted."""
     k: int
     at_random: float
     learned: float
@@ -65,49 +60,54 @@ class Forecast:
     """Of one processor core."""
     memory: float
     """Bytes at the peak."""
-    assumed: tuple[str, ...]
-    """Tables that do not declare their rows, for which ``ASSUMED_ROWS`` were taken."""
+    guessed: tuple[str, ...]
+    """Private tables that do not declare their rows, so that their number was guessed."""
     links: tuple[LinkForecast, ...]
 
 
 def forecast(plan: Plan, allocation: Allocation, mechanisms: Mapping[str, str]) -> Forecast:
     """Foretell a fit of ``plan``; ``mechanisms`` says how each private table is going to be modelled."""
     seconds, memory = resources(plan, mechanisms)
-    learned = (r for r in relations(plan) if r.learnable and link_method(plan, r.table, r.key) != "random")
     return Forecast(
         seconds,
         memory,
         tuple(n for n in plan.promise.private if plan.table[n].rows is None),
-        tuple(f for r in learned if (f := _links(plan, allocation, r)) is not None),
+        tuple(_links(plan, allocation, r) for r in relations(plan) if is_learned(plan, r)),
     )
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------
 
 
-def _links(plan: Plan, allocation: Allocation, relation: Relation) -> LinkForecast | None:
+def _links(plan: Plan, allocation: Allocation, relation: Relation) -> LinkForecast:
     from dpweave.links.design import predict_error, recommend_degree
 
-    rows = plan.table[relation.table].rows
-    if not rows:
-        return None
-    left, right = (_sizes(plan, relation.table, side) for side in (relation.left, relation.right))
+    left, right = varying(plan, relation)
+    rows = seen_rows(plan, relation.table)
     k = plan.k if len(left) + len(right) <= MOST_COLUMNS else 2
-    rho = {t.name: rho for t, rho in allocation.tasks.items()}[link_task(relation).name]
-    view = task_view(plan, link_task(relation))
-    names = tuple(name for name, _ in view.columns)
-    l2 = max(movement(plan.promise, view, names, unit).l2 for unit in plan.promise.protected)
+    rho = allocation.tasks[link_task(relation)]
+    names = tuple(name for name, _ in relation.view.columns)
+    l2 = max(movement(plan.promise, relation.view, names, unit).l2 for unit in plan.promise.protected)
     found = predict_error(left, right, k=k, rho=rho, l2=l2, links=rows)
-    orders = {len(c) for c, share in found.cliques if share >= WORTH_MEASURING}
+    orders = [len(columns) for columns, share in found.cliques if share >= WORTH_MEASURING]
     best = None
-    if owner := _owner(plan, relation):
-        owners = plan.table[owner.key.target].rows
-        if owners and owner.max_degree:
-            facts = {"k": k, "rho": rho, "rows": owners, "links": rows, "per_link": l2 / owner.max_degree}
-            best = recommend_degree(left, right, **facts)  # type: ignore[arg-type]
-    at_random, learned = (min(100 * e, WORST) for e in (found.at_random, found.learned))
-    target = plan.database[relation.table].key[relation.key].target
-    return LinkForecast(relation.table, relation.key, target, rows, k, at_random, learned, max(orders, default=2), best)
+    owner = _owner(plan, relation)
+    if owner is not None and owner.max_degree and plan.table[relation.table].rows:
+        units, each = seen_rows(plan, owner.key.target), l2 / owner.max_degree
+        best = recommend_degree(
+            left, right, k=k, rho=rho, rows=units, links=float(plan.table[relation.table].rows or 0), per_link=each
+        )
+    return LinkForecast(
+        table=relation.table,
+        key=relation.key,
+        target=plan.database[relation.table].key[relation.key].target,
+        rows=round(rows),
+        k=k,
+        at_random=min(100 * found.at_random, WORST),
+        learned=min(100 * found.learned, WORST),
+        best_k=max(orders, default=2),
+        best_max_degree=best,
+    )
 
 
 def _owner(plan: Plan, relation: Relation) -> KeyPlan | None:
@@ -115,23 +115,73 @@ def _owner(plan: Plan, relation: Relation) -> KeyPlan | None:
     return next((k for k in plan.table[relation.table].keys if k.role == "owning"), None)
 
 
-def _sizes(plan: Plan, base: str, side: Sequence[tuple[str, Attribute]]) -> dict[str, int]:
-    """Numbers of values of a relation's columns; of those that are still to be learned, a guess."""
-    return {name: _size(plan, plan.promise.graph.walk(base, a.path), a.column) for name, a in side}
+# -- time and memory ---------------------------------------------------------------------------------------------------
 
 
-def _size(plan: Plan, table: str, column: str) -> int:
-    if parse_degree(column):
-        return DEGREE_GROUPS
-    if parse_presence(column):
-        return 2
-    planned = plan.table[table].column[column]
-    if isinstance(planned.domain, Learn):
-        return LEARNED_VALUES if planned.column.type.kind == "text" else planned.domain.bins
-    assert planned.domain is not None
-    assert not isinstance(planned.domain, Opaque)
-    return size(planned.domain, nullable=planned.column.nullable)
+@dataclass(frozen=True)
+class Work:
+    """What a fit and one copy are made of; seconds and bytes are linear in it."""
+
+    fits: float = 1.0
+    """One: start, imports, the catalogue."""
+    values: float = 0.0
+    """Rows times columns: counted, drawn, written."""
+    tree_cells: float = 0.0
+    """Cells of all pairs of columns of tables that are modelled by a tree or woven."""
+    rounds: float = 0.0
+    """Columns times pairs of columns of tables that AIM models: it looks at every pair in each round."""
+    relations: float = 0.0
+    whole: float = 0.0
+    """Pairs of row types times pairs of columns, where a relation is solved at once."""
+    sliced: float = 0.0
+    """Links times pairs of columns, where there are too many row types and it is solved in slices."""
+    slices: float = 0.0
+    """One if any relation is solved in slices, whose size does not depend on anything."""
+
+
+SECONDS = Work(
+    fits=1.4, values=8e-7, tree_cells=2e-5, rounds=7e-3, relations=0.4, whole=1e-7, sliced=1.2e-5, slices=0.0
+)
+"""Processor seconds for each unit of work, as benchmarks/explain.py measures them."""
+BYTES = Work(fits=2.8e8, values=60.0, tree_cells=0.0, rounds=0.0, relations=0.0, whole=20.0, sliced=0.0, slices=2e8)
+"""Bytes at the peak for each unit of work."""
 
 
 def resources(plan: Plan, mechanisms: Mapping[str, str]) -> tuple[float, float]:
-    return 1.0, 1e8
+    """Return processor seconds and bytes at the peak of a fit and one copy."""
+    done = astuple(work(plan, mechanisms))
+    return (
+        sum(a * b for a, b in zip(done, astuple(SECONDS), strict=True)),
+        sum(a * b for a, b in zip(done, astuple(BYTES), strict=True)),
+    )
+
+
+def work(plan: Plan, mechanisms: Mapping[str, str]) -> Work:
+    """Add up what there is to do."""
+    values = tree_cells = rounds = found = whole = sliced = 0.0
+    for table, mechanism in mechanisms.items():
+        sizes = [codes(plan, table, c) for c in model_columns(plan, table)]
+        values += _rows(plan, table) * (len(plan.table[table].columns) + len(sizes))
+        pairs = len(sizes) * (len(sizes) - 1) / 2
+        if mechanism in ("mst", "woven"):
+            tree_cells += (sum(sizes) ** 2 - sum(s * s for s in sizes)) / 2
+        elif mechanism in ("aim", "auto"):
+            rounds += len(sizes) * pairs
+    for relation in relations(plan):
+        if not is_learned(plan, relation):
+            continue
+        left, right = varying(plan, relation)
+        sets, links = len(left) * len(right), _rows(plan, relation.table)
+        types = min(math.prod(left.values()), links) * min(math.prod(right.values()), links)
+        found += 1
+        if types <= WHOLE_CELLS:
+            whole += types * sets
+        else:
+            sliced += links * sets
+    return Work(1.0, values, tree_cells, rounds, found, whole, sliced, float(sliced > 0))
+
+
+def _rows(plan: Plan, table: str) -> float:
+    """Rows of a private table: declared, or guessed."""
+    declared = plan.table[table].rows
+    return seen_rows(plan, table) if declared is None else float(declared)

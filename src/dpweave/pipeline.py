@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dpweave.brought import Brought, bring
-from dpweave.budget import Allocation, Task, allocate, declared_costs, is_category, link_task, relation_model
+from dpweave.budget import (
+    Allocation,
+    Task,
+    allocate,
+    declared_costs,
+    is_category,
+    link_method,
+    link_task,
+    relation_model,
+)
 from dpweave.errors import UsageError
 from dpweave.links.evidence import describe
 from dpweave.model import Model, degree_counts
@@ -21,6 +30,7 @@ from dpweave.relations import (
     degree_codec,
     derived_codecs,
     fine_degrees,
+    is_dictated,
     model_columns,
     relations,
 )
@@ -238,11 +248,16 @@ def _learn_links(curator: Curator, fabric: Fabric, allocation: Allocation, repor
 
     if shares:
         Weaver(fabric, linker=learn, scale=1.0, seed=0).wire()
-    return [*found, *(_unlearned(r) for r in relations(fabric.plan) if link_task(r).name not in shares)]
+    return [*found, *(_unlearned(fabric.plan, r) for r in relations(fabric.plan) if link_task(r).name not in shares)]
 
 
-def _unlearned(relation: Relation) -> dict[str, object]:
+def _unlearned(plan: Plan, relation: Relation) -> dict[str, object]:
     """Say of a relation that nothing was asked about its links, and why."""
-    why = "the plan asks for that" if relation.learnable else "one of its sides has no column to correlate"
+    if link_method(plan, relation.table, relation.key) == "random":
+        why = "the plan asks for that"
+    elif is_dictated(plan, relation.table, relation.key):
+        why = "another key shares its columns"
+    else:
+        why = "one of its sides has no column to correlate"
     verdict = f"links are wired at random within the degrees, because {why}; nothing was measured about them"
     return {"relation": f"{relation.table}.{relation.key}", "verdict": verdict, "components": []}

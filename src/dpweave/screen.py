@@ -61,10 +61,12 @@ def after_draft(plan: Plan, out: Path) -> str:
 
 def sample_words(copy: SyntheticDatabase, target: str) -> str:
     """Return what was written where, and which rows had to be mended to keep the plan's rules."""
-    rows = sum(table.num_rows for table in copy.values())
     mended = [f"Mended {n:,} rows to keep {rule}." for rule, n in copy.repairs.items() if n]
     return "\n".join(
-        [f"Wrote {rows:,} rows in {len(copy)} tables to {target}.", *(textwrap.fill(m, 80) for m in mended)]
+        [
+            f"Wrote {sum(copy.rows.values()):,} rows in {len(copy)} tables to {target}.",
+            *(textwrap.fill(m, 80) for m in mended),
+        ]
     )
 
 
