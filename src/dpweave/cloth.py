@@ -118,12 +118,16 @@ class Cloth:
 
     def labels(self, name: str, keys: Sequence[ForeignKey]) -> tuple[IntArray, Mask]:
         """One number per combination of targets, and where a target is missing."""
-        label = np.zeros(self.rows[name], dtype=np.int64)
+        label, span = np.zeros(self.rows[name], dtype=np.int64), 1
         null = np.zeros(self.rows[name], dtype=bool)
         for key in keys:
-            links = self.links[name, key.name]
+            links, size = self.links[name, key.name], self.rows[key.target] + 1
             null |= links < 0
-            _, label = np.unique(label * (self.rows[key.target] + 1) + links + 1, return_inverse=True)
+            if span * size >= 1 << 62:
+                _, label = np.unique(label, return_inverse=True)
+                span = len(label)
+            label = label * size + links + 1
+            span *= size
         return label, null
 
     def codec(self, base: str, attribute: Attribute) -> Codec:

@@ -137,10 +137,14 @@ def separate(cloth: Cloth, name: str, unique: tuple[str, ...]) -> None:
 
 def _repeats(cloth: Cloth, name: str, keys: list[KeyPlan]) -> Mask:
     label, null = cloth.labels(name, [k.key for k in keys])
-    _, first = np.unique(label, return_index=True)
-    repeated = ~null
-    repeated[first] = False
-    return repeated
+    ordered = np.sort(label)
+    twice = ordered[1:][ordered[1:] == ordered[:-1]]
+    repeated = np.zeros(len(label), dtype=bool)
+    if len(twice):
+        suspects = np.flatnonzero(twice[np.minimum(np.searchsorted(twice, label), len(twice) - 1)] == label)
+        repeated[suspects] = True
+        repeated[suspects[np.unique(label[suspects], return_index=True)[1]]] = False
+    return repeated & ~null
 
 
 def draw_targets(children: int, candidates: IntArray, *, capacity: int | None, rng: np.random.Generator) -> IntArray:

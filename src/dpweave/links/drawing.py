@@ -53,18 +53,15 @@ def _drawing_types(fit: LinkFit, problem: LinkProblem) -> tuple[RowTypes, RowTyp
     """Types to draw by: over all columns while pairs of them are few, so that rounding is even in columns
     that nothing is known about, else over the columns that matter.
     """
-    lefts = [
-        RowTypes.of(problem.left, columns, shape=problem.shape, rows=problem.left_rows)
-        for columns in (tuple(problem.left), fit.left)
-    ]
-    rights = [
-        RowTypes.of(problem.right, columns, shape=problem.shape, rows=problem.right_rows)
-        for columns in (tuple(problem.right), fit.right)
-    ]
-    for left, right in ((lefts[0], rights[0]), (lefts[0], rights[1]), (lefts[1], rights[0])):
-        if left.count * right.count <= _EVEN_CELLS:
-            return left, right
-    return lefts[1], rights[1]
+    left = RowTypes.of(problem.left, tuple(problem.left), shape=problem.shape, rows=problem.left_rows)
+    right = RowTypes.of(problem.right, tuple(problem.right), shape=problem.shape, rows=problem.right_rows)
+    if left.count * right.count <= _EVEN_CELLS:
+        return left, right
+    narrow = RowTypes.of(problem.right, fit.right, shape=problem.shape, rows=problem.right_rows)
+    if left.count * narrow.count <= _EVEN_CELLS:
+        return left, narrow
+    left = RowTypes.of(problem.left, fit.left, shape=problem.shape, rows=problem.left_rows)
+    return (left, right) if left.count * right.count <= _EVEN_CELLS else (left, narrow)
 
 
 def _cap(links: int, cap: int, rows: int) -> int:

@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 _DENSE_WIDTH = 24
 """A one-hot matrix with fewer cells per column set than this is faster through BLAS than as a sparse matrix."""
 
+_MOST_NUMBERS = 1 << 62
+"""Combinations of codes that fit a number."""
+
+_SPARE_NUMBERS = 4
+"""Numbers per row up to which a table of all of them is faster than sorting."""
+
 
 @dataclass(frozen=True)
 class RowTypes:
@@ -54,22 +60,31 @@ class RowTypes:
         >>> types.codes.ravel(), types.of_row, types.multiplicity
         (array([0, 1]), array([1, 0, 1]), array([1, 2]))
         """
-        table, sizes = _stack(codes, columns, shape, rows)
-        order = np.lexsort(table.T[::-1]) if len(columns) else np.arange(len(table))
-        ordered = table[order]
-        fresh = np.ones(len(table), dtype=bool)
-        fresh[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
-        of_row = np.empty(len(table), dtype=np.int64)
-        of_row[order] = np.cumsum(fresh) - 1
-        return cls(tuple(columns), sizes, ordered[fresh], of_row, np.bincount(of_row, minlength=int(fresh.sum())))
+        values, sizes, rows = _checked(codes, columns, shape, rows)
+        number, span = np.zeros(rows, dtype=np.int64), 1
+        for column, size in zip(values, sizes, strict=True):
+            if span * size > _MOST_NUMBERS:
+                present, number = np.unique(number, return_inverse=True)
+                span = len(present)
+            number = number * size + column
+            span *= size
+        of_row, multiplicity = _compressed(number, span)
+        some = np.empty(len(multiplicity), dtype=np.int64)
+        some[of_row] = np.arange(rows)
+        found = [column[some] for column in values]
+        stacked = np.stack(found, axis=1) if found else np.zeros((len(multiplicity), 0), dtype=np.int64)
+        return cls(tuple(columns), sizes, stacked.astype(np.int64), of_row, multiplicity)
 
     @classmethod
     def each_row(
         cls, codes: Mapping[str, IntArray], columns: Sequence[str], *, shape: Mapping[str, int], rows: int | None = None
     ) -> RowTypes:
         """Let every row be its own type: the uncollapsed problem, kept as an oracle."""
-        table, sizes = _stack(codes, columns, shape, rows)
-        return cls(tuple(columns), sizes, table, np.arange(len(table)), np.ones(len(table), dtype=np.int64))
+        values, sizes, rows = _checked(codes, columns, shape, rows)
+        table = np.empty((rows, len(columns)), dtype=np.int64)
+        for i, column in enumerate(values):
+            table[:, i] = column
+        return cls(tuple(columns), sizes, table, np.arange(rows), np.ones(rows, dtype=np.int64))
 
     @property
     def count(self) -> int:
@@ -96,21 +111,32 @@ class RowTypes:
         return cells(at, columns, sizes, rows=self.count), width
 
 
-def _stack(
+def _checked(
     codes: Mapping[str, IntArray], columns: Sequence[str], shape: Mapping[str, int], rows: int | None
-) -> tuple[IntArray, tuple[int, ...]]:
-    for column in columns:
-        if column not in codes:
-            raise UsageError(f"no column {column!r}; {nearest(column, codes)}")
+) -> tuple[list[IntArray], tuple[int, ...], int]:
+    """The columns asked for, their sizes, and the number of rows."""
+    for name in columns:
+        if name not in codes:
+            raise UsageError(f"no column {name!r}; {nearest(name, codes)}")
     if rows is None:
         rows = len(next(iter(codes.values()))) if codes else 0
-    table = np.empty((rows, len(columns)), dtype=np.int64)
-    for i, column in enumerate(columns):
-        table[:, i] = codes[column]
     sizes = tuple(int(shape[c]) for c in columns)
-    if table.size and ((table < 0).any() or (table >= np.array(sizes)).any()):
-        raise UsageError("a code lies outside its column's domain")
-    return table, sizes
+    values = [np.asarray(codes[c]) for c in columns]
+    for column, size in zip(values, sizes, strict=True):
+        if len(column) != rows:
+            raise UsageError(f"a column has {len(column)} codes for {rows} rows")
+        if rows and (column.min() < 0 or column.max() >= size):
+            raise UsageError("a code lies outside its column's domain")
+    return values, sizes, rows
+
+
+def _compressed(number: IntArray, span: int) -> tuple[IntArray, IntArray]:
+    """Place of each number among those that occur, in order, and how often each of these does."""
+    if span > max(_SPARE_NUMBERS * len(number), 1 << 16):
+        _, place, times = np.unique(number, return_inverse=True, return_counts=True)
+        return place, times
+    times = np.bincount(number, minlength=span)
+    return (np.cumsum(times > 0) - 1)[number], times[times > 0]
 
 
 class LinkOperator:

@@ -63,6 +63,7 @@ def round_types(expected: FloatArray, totals: IntArray, rng: np.random.Generator
     carry = np.zeros(expected.shape[1])
     left_over = expected[::-1].cumsum(axis=0)[::-1]
     starts = rng.random(len(totals))
+    bounds = np.zeros(expected.shape[1] + 1, dtype=np.int64)
     for u, total in enumerate(totals):
         row = expected[u]
         mass = row.sum()
@@ -74,9 +75,9 @@ def round_types(expected: FloatArray, totals: IntArray, rng: np.random.Generator
         ahead = np.maximum(row, np.minimum(left_over[u], _AHEAD))
         edges = np.cumsum(row * np.maximum(1 + carry / np.maximum(ahead, 1e-12), 0.0))
         edges *= total / edges[-1] if edges[-1] > 0 else 0.0
-        steps = np.floor(edges[:-1] + starts[u]).astype(np.int64)
-        # The last edge is the row's total, whatever rounding says, and floor(total + start) = total.
-        given[u] = np.diff(np.minimum(steps, total), prepend=0, append=total)
+        bounds[1:-1] = np.minimum(np.floor(edges[:-1] + starts[u]), total)
+        bounds[-1] = total  # whatever rounding says: floor(total + start) = total
+        np.subtract(bounds[1:], bounds[:-1], out=given[u])
         carry += row - given[u]
     return given
 
@@ -167,19 +168,27 @@ def wire_slices(
     _check(left, right, left_degrees, right_degrees, same_table)
     count = _slices(left, right, left_degrees, right_degrees)
     rows = _shuffled_by_type(left, rng)
-    rows = rows[left_degrees[rows] > 0]
     queue = _shuffled_by_type(right, rng)
-    stubs = np.repeat(queue, right_degrees[queue])
+    # From here on rows go by their places in these orders, so that memory is read from front to back and not at random.
+    degrees, times = left_degrees[rows], right_degrees[queue]
+    kinds, others = (np.repeat(np.arange(t.count), t.multiplicity) for t in (left, right))
+    used = np.flatnonzero(degrees)
+    stubs = np.repeat(np.arange(len(queue), dtype=np.int32 if len(queue) < 1 << 31 else np.int64), times)
     if count > 1:
         stubs = np.concatenate([stubs[b::count] for b in rng.permutation(count)])
     taken = 0
     for b in range(count):
-        part = rows[b::count]
-        need = int(left_degrees[part].sum())
-        piece = stubs[taken : taken + need]
+        part = used[b::count]
+        need = int(degrees[part].sum())
+        piece = np.sort(stubs[taken : taken + need])
         taken += need
         if need:
-            yield _wire_slice(weights, left, right, part, left_degrees[part], piece, rng, same_table)
+            us, u = _runs(kinds[part])
+            vs, v = _runs(others[piece])
+            probability = weights(_subset(left, us), _subset(right, vs))
+            yield _wire_slice(
+                probability, (rows[part], u, degrees[part]), (queue[piece], v), right.rows, rng, same_table
+            )
 
 
 def _check(left: RowTypes, right: RowTypes, left_degrees: IntArray, right_degrees: IntArray, same_table: bool) -> None:
@@ -226,30 +235,33 @@ def _subset(types: RowTypes, used: IntArray) -> RowTypes:
     return RowTypes(types.columns, types.shape, types.codes[used], nobody, types.multiplicity[used])
 
 
+def _runs(ordered: IntArray) -> tuple[IntArray, IntArray]:
+    """Distinct values of a sorted array, and which of them each entry is."""
+    fresh = np.ones(len(ordered), dtype=bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=fresh[1:])
+    return ordered[fresh], np.cumsum(fresh) - 1
+
+
 def _wire_slice(
-    weights: Weights,
-    left: RowTypes,
-    right: RowTypes,
-    rows: IntArray,
-    degrees: IntArray,
-    stubs: IntArray,
+    weights: FloatArray,
+    lefts: tuple[IntArray, IntArray, IntArray],
+    rights: tuple[IntArray, IntArray],
+    width: int,
     rng: np.random.Generator,
     same_table: bool,
 ) -> IntArray:
-    """Link ``rows`` with these ``degrees`` to ``stubs``: rows and stubs come sorted by type."""
-    us, u_of_row = np.unique(left.of_row[rows], return_inverse=True)
-    vs, v_of_stub = np.unique(right.of_row[stubs], return_inverse=True)
-    row_totals = np.bincount(u_of_row, weights=degrees, minlength=len(us)).astype(np.int64)
-    column_totals = np.bincount(v_of_stub, minlength=len(vs))
-    expected = rake(
-        weights(_subset(left, us), _subset(right, vs)), row_totals.astype(np.float64), column_totals.astype(np.float64)
-    )
+    """Link rows, with their types and degrees, to stubs, with theirs; both come sorted by type, stubs of a row together."""
+    rows, u_of_row, degrees = lefts
+    stubs, v_of_stub = rights
+    row_totals = np.bincount(u_of_row, weights=degrees, minlength=weights.shape[0]).astype(np.int64)
+    column_totals = np.bincount(v_of_stub, minlength=weights.shape[1])
+    expected = rake(weights, row_totals.astype(np.float64), column_totals.astype(np.float64))
     counts = round_types(expected, row_totals, rng)
 
     # Links in the order of left types: within one, right types fall on the rows' stubs at random.
     i = np.repeat(rows, degrees)
     u = np.repeat(u_of_row, degrees)
-    v = np.repeat(np.tile(np.arange(len(vs)), len(us)), counts.ravel())
+    v = np.repeat(np.tile(np.arange(weights.shape[1]), weights.shape[0]), counts.ravel())
     order = rng.permutation(len(v))
     v = v[order[np.argsort(_narrow(u[order]), kind="stable")]]
     v = _balance(v, column_totals, rng)
@@ -257,18 +269,20 @@ def _wire_slice(
     queue = _queue(stubs, v_of_stub, rng)
     j = np.empty_like(queue)
     j[np.argsort(_narrow(v), kind="stable")] = queue
-    pairs = Repair(i, j, u, v, right.rows, same_table).run(rng)
+    pairs = Repair(i, j, u, v, width, same_table).run(rng)
     return np.stack(pairs, axis=1)
 
 
 def _balance(v: IntArray, totals: IntArray, rng: np.random.Generator) -> IntArray:
     """Retype as few links as it takes to meet ``totals`` per right type, each to a near type in sorted order."""
-    excess = np.bincount(v, minlength=len(totals)) - totals
+    given = np.bincount(v, minlength=len(totals))
+    excess = given - totals
     if not excess.any():
         return v
-    order = rng.permutation(len(v))
+    order = rng.permutation(np.flatnonzero((excess > 0)[v]))
     order = order[np.argsort(_narrow(v[order]), kind="stable")]
-    starts = np.cumsum(np.bincount(v, minlength=len(totals))) - np.bincount(v, minlength=len(totals))
+    sizes = np.where(excess > 0, given, 0)
+    starts = np.cumsum(sizes) - sizes
     surplus = np.maximum(excess, 0)
     within = np.arange(surplus.sum()) - np.repeat(np.cumsum(surplus) - surplus, surplus)
     v[order[np.repeat(starts, surplus) + within]] = np.repeat(np.arange(len(totals)), np.maximum(-excess, 0))
@@ -276,18 +290,15 @@ def _balance(v: IntArray, totals: IntArray, rng: np.random.Generator) -> IntArra
 
 
 def _queue(stubs: IntArray, v: IntArray, rng: np.random.Generator) -> IntArray:
-    """Stubs sorted by type, those of one row evenly spaced within their type's queue."""
+    """Stubs by type, those of one row, which come together, evenly spaced within their type's queue."""
     fresh = np.ones(len(stubs), dtype=bool)
-    order = np.lexsort((stubs, v)) if (np.diff(v) < 0).any() else np.argsort(stubs, kind="stable")
-    row = stubs[order]
-    fresh[1:] = row[1:] != row[:-1]
+    np.not_equal(stubs[1:], stubs[:-1], out=fresh[1:])
     first = np.flatnonzero(fresh)
-    times = np.diff(first, append=len(row))
-    nth = np.arange(len(row)) - np.repeat(first, times)
+    times = np.diff(first, append=len(stubs))
+    nth = np.arange(len(stubs)) - np.repeat(first, times)
     place = (nth + np.repeat(rng.random(len(first)), times)) / np.repeat(times, times)
     by_place = np.argsort((place * (1 << 16)).astype(np.uint16), kind="stable")
-    kinds = v[order[by_place]]
-    return row[by_place[np.argsort(_narrow(kinds), kind="stable")]]
+    return stubs[by_place[np.argsort(_narrow(v[by_place]), kind="stable")]]
 
 
 class Repair(NamedTuple):
