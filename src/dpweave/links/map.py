@@ -22,7 +22,7 @@ The paper's least squares (`eq::relaxed_opt`) is the limit of infinite τ, which
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -51,12 +51,17 @@ _MEMBER_DOUBT = 1.1
 
 @dataclass(frozen=True)
 class LinkFit:
-    """θ per component: how links lean away from independent wiring. Applies to any rows with these columns."""
+    """θ per component: how links lean away from independent wiring. Applies to any rows with these columns.
+
+    ``slack`` holds what the counts say of the side whose margin is given: how far the view's links per value differ from
+    those of the synthetic rows. It keeps their difference out of θ and leaves wiring alone.
+    """
 
     shape: Mapping[str, int]
     theta: Mapping[Workload, FloatArray]
     iterations: int
     converged: bool
+    slack: Mapping[Workload, FloatArray] = field(default_factory=dict)
 
     @property
     def left(self) -> tuple[str, ...]:
@@ -264,6 +269,35 @@ def _centre(tables: FloatArray, roots: Sequence[FloatArray]) -> FloatArray:
     return tables
 
 
+@dataclass(frozen=True)
+class _Slack:
+    """The components of a given margin: they move its mass per row type and nothing else."""
+
+    outside: LinkOperator
+    blocks: Mapping[Workload, tuple[slice, slice]]
+
+    @classmethod
+    def of(cls, stage: Stage, operator: LinkOperator) -> _Slack | None:
+        loose = [t for t in stage.components() if stage.scene.fixed(t)]
+        if not loose:
+            return None
+        one = RowTypes((), (), np.zeros((1, 0), dtype=np.int64), np.zeros(0, dtype=np.int64), np.ones(1, dtype=np.int64))
+        sides = (stage.left, one) if stage.scene.given == 0 else (one, stage.right)
+        return cls(LinkOperator(*sides, loose), {t: operator.blocks[t] for t in loose})
+
+    def move(self, given: FloatArray, theta: FloatArray) -> FloatArray:
+        """Masses of the row types under θ; they add up to one."""
+        lean = self.outside.adjoint(self.outside.stack({t: theta[b] for t, b in self.blocks.items()}))
+        mass = given * np.exp(lean - lean.max())
+        return np.asarray(mass / mass.sum())
+
+    def slope(self, pull: FloatArray, out: FloatArray) -> None:
+        """Write the gradient of the margin's components into ``out``."""
+        found = self.outside.histogram(pull)
+        for t, block in self.blocks.items():
+            out[block] = found[self.outside.blocks[t]]
+
+
 def _maximise(stage: Stage, variance: Mapping[Workload, float]) -> LinkFit:
     """Minimise the objective by L-BFGS from independent wiring."""
     from scipy.optimize import minimize
@@ -273,21 +307,28 @@ def _maximise(stage: Stage, variance: Mapping[Workload, float]) -> LinkFit:
     precision = operator.stack({s: np.full(y.shape, w) for s, (y, w) in stage.tables.items()})
     base = np.log(np.maximum(stage.base, 1e-300))
     place = _Coordinates(stage, operator, variance)
-    # Where one side's margin is known, P is conditional on it: every row (or column) keeps its mass.
+    # Where one side's margin is given, P is conditional on it: a row (or column) has its mass, up to the margin's slack.
     axis = {None: None, 0: 1, 1: 0}[stage.scene.given]
-    mass = np.maximum(stage.base.sum(axis=axis, keepdims=True), 1e-300)
+    given = np.maximum(stage.base.sum(axis=axis, keepdims=True), 1e-300)
+    slack = _Slack.of(stage, operator)
 
     def objective(x: FloatArray) -> tuple[float, FloatArray]:
         z = x * place.width
-        p = base + operator.adjoint(place.stacked(z))
+        theta = place.stacked(z)
+        mass = given if slack is None else slack.move(given, theta)
+        p = base + operator.adjoint(theta)
         p -= p.max(axis=axis, keepdims=True)
         np.exp(p, out=p)
         p *= mass / p.sum(axis=axis, keepdims=True)
         off = stage.links * operator.histogram(p) - target
         pull = operator.adjoint(precision * off * stage.links)
-        pull -= (p * pull).sum(axis=axis, keepdims=True) / mass
+        mean = (p * pull).sum(axis=axis, keepdims=True) / mass
+        pull -= mean
         pull *= p
-        gradient = z + place.gradient(operator.histogram(pull))
+        slope = operator.histogram(pull)
+        if slack is not None:
+            slack.slope(mass * (mean - (mass * mean).sum()), slope)
+        gradient = z + place.gradient(slope)
         return float(0.5 * (precision * off**2).sum() + 0.5 * z @ z), gradient * place.width
 
     result = minimize(
@@ -299,4 +340,6 @@ def _maximise(stage: Stage, variance: Mapping[Workload, float]) -> LinkFit:
     )
     tables = place.tables(result.x * place.width)
     theta = {t: tables[i][j] for i, group in enumerate(place.groups) for j, t in enumerate(group)}
-    return LinkFit(stage.scene.problem.shape, theta, int(result.nit), converged=bool(result.success))
+    loose = {t: table for t, table in theta.items() if stage.scene.fixed(t)}
+    firm = {t: table for t, table in theta.items() if t not in loose}
+    return LinkFit(stage.scene.problem.shape, firm, int(result.nit), converged=bool(result.success), slack=loose)

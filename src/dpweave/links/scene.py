@@ -163,7 +163,7 @@ class Stage:
 
     def components(self) -> list[Workload]:
         """Everything inside a measured clique that can vary."""
-        every = dict.fromkeys(t for s in self.tables for t in parts(s) if not self.scene.fixed(t))
+        every = dict.fromkeys(t for s in self.tables for t in parts(s))
         margin = self.scene.margin
         return [t for t in every if all(margin[c].size > 1 for c in t.columns)]
 
