@@ -11,6 +11,7 @@ from dpweave.cloth import Cloth
 from dpweave.constraints import obey
 from dpweave.links.base import LinkProblem
 from dpweave.links.degrees import Degrees, degrees_of, match_total, seen
+from dpweave.links.tilt import deal
 from dpweave.relations import Relation, counted_keys, degree_codecs, presence_codecs, relations, weaving_order
 from dpweave.schema.domain import Attribute, Bins, degree, presence
 from dpweave.tables.external import ExternalTable
@@ -215,7 +216,9 @@ class Weaver:
         if codes is None:
             return None
         common = target in cloth.warp.common
-        degrees = self._fabric.degrees_by_code(name, key, codes, cloth.rng("degree", name, key, common=common))
+        rng = cloth.rng("degree", name, key, common=common)
+        others = {c: values for c, values in cloth.codes[target].items() if c != degree(name, key)}
+        degrees = deal(self._fabric.degrees_by_code(name, key, codes, rng), codes, others, rng)
         most = self._fabric.only_total(name, key)
         if most is not None and len(degrees):
             total = min(cloth.part_of(target).share(self._fabric.sizes[name] * self._scale), len(degrees) * most)

@@ -281,7 +281,9 @@ class _Slack:
         loose = [t for t in stage.components() if stage.scene.fixed(t)]
         if not loose:
             return None
-        one = RowTypes((), (), np.zeros((1, 0), dtype=np.int64), np.zeros(0, dtype=np.int64), np.ones(1, dtype=np.int64))
+        one = RowTypes(
+            (), (), np.zeros((1, 0), dtype=np.int64), np.zeros(0, dtype=np.int64), np.ones(1, dtype=np.int64)
+        )
         sides = (stage.left, one) if stage.scene.given == 0 else (one, stage.right)
         return cls(LinkOperator(*sides, loose), {t: operator.blocks[t] for t in loose})
 

@@ -1,31 +1,35 @@
 r"""Columns woven one after the other, each shrunk towards independence of those before it.
 
 A table is a chain of one-to-many relations: every row is linked to one value of its next column. Each relation is fitted
-by the link learner (:mod:`dpweave.links.map`): its own distribution comes from a noisy one-way marginal, and how it
-depends on the columns before from noisy pairs, shrunk by empirical Bayes. Where noise drowns a dependence the column stays
-independent, so at small budgets this beats models that fit what they measured as if it were true.
+by the link learner (:mod:`dpweave.links.map`): a column's own distribution is the average of all noisy marginals it is in,
+by their variances, and how it depends on the columns before comes from noisy pairs, shrunk by empirical Bayes. Where noise
+drowns a dependence the column stays independent, so at small budgets this beats models that fit what they measured as if
+it were true.
 
 Formal guarantees: a client of the window; spends exactly ``rho``.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpweave.errors import PlanError
 from dpweave.links.base import LinkProblem
-from dpweave.links.degrees import Degrees, match_total
+from dpweave.links.degrees import Degrees, whole
 from dpweave.links.map import MAP
+from dpweave.links.projection import project_capped_simplex
 from dpweave.privacy.window import Columns, FloatArray, IntArray, NoisyMarginal
 from dpweave.tables.base import Purse, Registration, Structure
 from dpweave.tables.session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -33,8 +37,6 @@ if TYPE_CHECKING:
 
 COUNT = 0.02
 """Share of rho for the number of rows, where nobody measured it before."""
-SINGLES = 0.4
-"""Share of rho for the columns' own distributions."""
 LEARNER = MAP(2)
 PICTURE_ROWS = 20_000
 """Rows drawn to answer what a marginal of the model is."""
@@ -109,10 +111,10 @@ class Woven:
         structure: Structure,
         progress: Callable[[str, float], None],
     ) -> WovenTable:
-        r"""Measure columns from the smallest to the largest, each with the pairs that promise most.
+        r"""Measure every column and pair that matters at once; weaving goes from the smallest column to the largest.
 
-        The L1 noise of n cells at cost ρ grows as :math:`n / \sqrt\rho`; a sum of such terms is least for shares
-        proportional to :math:`n^{2/3}`.
+        The L1 noise of n cells at cost ρ grows as :math:`n / \sqrt\rho`; a sum of such terms with weights w is least for
+        shares proportional to :math:`(w n)^{2/3}`. A set of more columns in the workload lends its weight to its pairs.
         """
         Session(window, rho=rho, rows=rows, structure=structure)  # its checks: budget, sizes, contradictions
         if structure.zeros or structure.dependencies:
@@ -123,44 +125,58 @@ class Woven:
         if size is None and columns:
             (total,) = window.measure([()], rho=purse.take(COUNT * rho))
             size = max(float(total.counts), 0.0)
-        weights = np.array([window.shape[c] ** (2 / 3) for c in columns])
         if size is None or not columns:
             (total,) = window.measure([()], rho=purse.rest())
             progress("woven", 1.0)
             return WovenTable(dict(window.shape), max(float(total.counts), 0.0) if rows is None else rows, (), ())
-        first = purse.rest() if len(columns) == 1 else purse.take(SINGLES * rho)
-        singles = window.measure([(c,) for c in columns], rho=first, weights=weights.tolist())
-        pool = purse.left
-        rng = np.random.default_rng(0)
-        table = max(round(size), 1)
-        made = {columns[0]: _drawn(singles[0], table, rng)}
-        pairs: list[tuple[NoisyMarginal, ...]] = [()]
-        for i, column in enumerate(columns[1:], start=1):
-            progress(f"weaving {column}", i / len(columns))
-            last = i == len(columns) - 1
-            share = purse.rest() if last else purse.take(pool * weights[i] / weights[1:].sum())
-            problem = value_problem(made, column, window.shape, rows=table, seen=float(table))
-            counts = spread(singles[i], table, rng)
-            learned = LEARNER.learn(
-                window, problem, rho=share, rng=rng, progress=lambda _step, _share: None, degrees=Degrees(right=counts)
-            )
-            made[column] = values_of(learned.pairs, table)
-            pairs.append(learned.measured)
+        worth = _worth(columns, structure.workload)
+        cells = [math.prod(window.shape[c] for c in clique) for clique in worth]
+        shares = [(w * n) ** (2 / 3) for w, n in zip(worth.values(), cells, strict=True)]
+        progress("measuring columns and pairs", 0.5)
+        measured = window.measure(list(worth), rho=purse.rest(), weights=shares)
+        singles = tuple(_single(c, measured) for c in columns)
+        pairs = tuple(
+            tuple(m for m in measured if len(m.columns) == 2 and m.columns[1] == column) for column in columns
+        )
         progress("woven", 1.0)
-        return WovenTable(dict(window.shape), float(size), singles, tuple(pairs))
+        return WovenTable(dict(window.shape), float(size), singles, pairs)
+
+
+def _worth(columns: Sequence[str], workload: Mapping[Columns, float] | None) -> dict[Columns, float]:
+    """Weights of the columns and pairs to measure, in the order of weaving; without a workload all count alike."""
+    if workload is None:
+        every = [(c,) for c in columns] + list(combinations(columns, 2))
+        return dict.fromkeys(every, 1.0)
+    out: dict[Columns, float] = {}
+    for wanted, weight in workload.items():
+        kept = [c for c in columns if c in wanted]
+        for clique in combinations(kept, 2) if len(kept) > 1 else [tuple(kept)] if kept else []:
+            out[clique] = out.get(clique, 0.0) + weight
+    least = min(out.values(), default=1.0)
+    told = {c for clique in out for c in clique}
+    return out | {(c,): least for c in columns if c not in told}
+
+
+def _single(column: str, measured: Sequence[NoisyMarginal]) -> NoisyMarginal:
+    """The best estimate of one column's counts: every marginal with that column, summed down, by inverse variance."""
+    total, precision = 0.0, 0.0
+    for m in (m for m in measured if column in m.columns):
+        away = tuple(i for i, c in enumerate(m.columns) if c != column)
+        weight = 1 / (m.sigma**2 * math.prod(m.counts.shape[i] for i in away))
+        total = total + weight * m.counts.sum(axis=away)
+        precision += weight
+    return NoisyMarginal((column,), np.rint(total / precision).astype(np.int64), precision**-0.5)
 
 
 def spread(single: NoisyMarginal, rows: int, rng: np.random.Generator) -> IntArray:
-    """Whole counts that add up to ``rows``, in proportion to what is not negative in a noisy marginal."""
-    positive = np.maximum(single.counts, 0)
+    """Whole counts that add up to ``rows``, in proportion to the distribution nearest to a noisy marginal.
+
+    Clipping at nothing would leave the noise of empty values in, and it is biased: their noise is never negative.
+    """
+    total = max(float(single.counts.sum()), 1.0)
     if not rows:
-        return np.zeros(len(positive), dtype=np.int64)
-    return match_total(positive, rows, cap=rows, rng=rng)
-
-
-def _drawn(single: NoisyMarginal, rows: int, rng: np.random.Generator) -> IntArray:
-    counts = spread(single, rows, rng)
-    return rng.permutation(np.repeat(np.arange(len(counts)), counts))
+        return np.zeros(len(single.counts), dtype=np.int64)
+    return whole(rows * project_capped_simplex(single.counts / total, total=1.0), rows, rng)
 
 
 def value_problem(
