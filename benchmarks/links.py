@@ -1,37 +1,67 @@
 """Tables of docs/decisions/links-map.md: random wiring, the paper's learner and ours, side by side.
 
     python -m benchmarks.links d10 [--seeds 5] [--tables real AIM] [--pgd]    MovieLens, the paper's setting
-    python -m benchmarks.links full [--seeds 5]            all 1,000,209 ratings, users protected
-    python -m benchmarks.links census [--seeds 5]          persons and their households
+    python -m benchmarks.links full [--seeds 5] [--only whole]     all 1,000,209 ratings, users protected
+    python -m benchmarks.links census [--seeds 5]          persons, their households and their parents
     python -m benchmarks.links null                        links that are truly random
     python -m benchmarks.links speed                       wiring from 10^5 to 10^7 links
+    python -m benchmarks.links write                       the tables of docs/decisions/links-map.md
 
-Run from the project's root. Counts come through ``tests.windows.ArrayWindow``: the true law of the noise, in memory.
-MovieLens is looked for in $DPWEAVE_DATA, else ../shared/data.
+Run from the project's root. Every run is kept in benchmarks/links.json under setting/variant/epsilon/seed and not repeated:
+delete its line to run it again. Counts come through ``tests.windows.ArrayWindow``: the true law of the noise, in memory.
+Data are looked for in $DPWEAVE_DATA, else ../shared/data. Seconds are CPU time.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
 import resource
 import sys
 import time
+from functools import cache
 from itertools import combinations
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpweave.links.base import LinkProblem, link_model, random_links
-from dpweave.links.degrees import Degrees, bucketed, buckets, decode, seen
+from dpweave.links.degrees import Degrees, bucketed, buckets, degrees_of, seen
 from dpweave.links.map import MAP
 from dpweave.links.types import RowTypes
 from dpweave.links.wiring import wire
 from dpweave.links.workload import answers_from_links, cross_workloads
 from dpweave.privacy.accounting import rho_of_epsilon
 from dpweave.tables.base import Structure, table_model
+from dpweave.tables.domains import degree_groups, degree_histogram
 from tests.windows import ArrayWindow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "benchmarks" / "links.json"
+PAGE = ROOT / "docs" / "decisions" / "links-map.md"
+LINK_SHARE = 0.25
+"""Share of rho for links where the user table is paid from the same budget."""
+
+Figures = dict[str, float]
+
+
+def kept(name: str, run: Callable[..., Figures], *given: object) -> Figures:
+    """Figures of a run, from the file of results or made now and put there."""
+    done: dict[str, Figures] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    if name not in done:
+        start = time.process_time()
+        found = {k: round(float(v), 4) for k, v in run(*given).items()}
+        done = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+        done[name] = {**found, "seconds": round(time.process_time() - start, 2)}
+        RESULTS.write_text(json.dumps(done, indent=1, sort_keys=True) + "\n")
+    print(name, done[name], flush=True)
+    return done[name]
 
 
 def quiet(_what: str, _share: float) -> None:
@@ -89,42 +119,44 @@ class MovieLens:
         return ArrayWindow(codes, {c: self.shape[c] for c in codes}, l1=l2 * math.sqrt(2), l2=l2, seed=seed)
 
 
-def row(name: str, results: list[tuple[float, float]], seconds: float) -> None:
-    mean, most = np.mean(results, axis=0)
-    spread = np.std([m for m, _ in results])
-    print(f"| {name} | {mean:.2f} ± {spread:.2f} | {most:.1f} | {seconds:.1f} |", flush=True)
+def distance(found: tuple[float, float]) -> Figures:
+    return {"mean": found[0], "max": found[1]}
+
+
+EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 10.0)
 
 
 def paper_setting(seeds: int, *, pgd: bool, tables: list[str]) -> None:
+    """MovieLens with at most 10 links on either side, record neighbours, delta 1e-5."""
     data = MovieLens("ratings_d10")
     m, bound = len(data.pairs), 10
-    sides = {
-        "real": lambda _: (data.left, data.right),
-        "AIM": lambda seed: (aim(data.left, data, seed), aim(data.right, data, seed)),
-    }
-    made = {name: [sides[name](seed) for seed in range(seeds)] for name in tables}
-    print("| MovieLens d10, record, δ 1e-5 | mean | max | s |\n|---|---|---|---|")
-    for epsilon in (0.1, 0.5, 1.0, 2.0, 4.0, 10.0):
-        rho = rho_of_epsilon(epsilon, delta=1e-5)
+
+    @cache
+    def sides(name: str, seed: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        return (data.left, data.right) if name == "real" else (aim(data.left, data, seed), aim(data.right, data, seed))
+
+    def run(name: str, method: str, epsilon: float, seed: int) -> Figures:
+        left, right = sides(name, seed)
+        problem = LinkProblem(left, right, shape=data.shape, links=m, links_measured=m)
+        rng = np.random.default_rng(seed)
+        if method == "random":
+            return distance(score(data, random_links(problem, rng), left, right))
+        found = link_model(method, k=3).learn(
+            data.window(data.pairs, data.left, bound * math.sqrt(2), seed),
+            problem,
+            rho=rho_of_epsilon(epsilon, delta=1e-5),
+            rng=rng,
+            progress=quiet,
+            degrees=Degrees(left_bound=bound, right_bound=bound),
+        )
+        return distance(score(data, found.pairs, left, right))
+
+    for seed in range(seeds):
         for name in tables:
-            results: dict[str, list[tuple[float, float]]] = {}
-            spent: dict[str, float] = {}
-            for seed in range(seeds):
-                left, right = made[name][seed]
-                problem = LinkProblem(left, right, shape=data.shape, links=m, links_measured=m)
-                judge = lambda pairs, left=left, right=right: score(data, pairs, left, right)  # noqa: E731
-                rng = np.random.default_rng(seed)
-                results.setdefault("random", []).append(judge(random_links(problem, rng)))
-                for method in ("map", "pgd") if pgd else ("map",):
-                    start = time.perf_counter()
-                    window = data.window(data.pairs, data.left, bound * math.sqrt(2), seed)
-                    extra = {"degrees": Degrees(left_bound=bound, right_bound=bound)} if method == "map" else {}
-                    model = link_model(method, k=3)
-                    found = model.learn(window, problem, rho=rho, rng=rng, progress=quiet, **extra)
-                    spent[method] = spent.get(method, 0.0) + (time.perf_counter() - start) / seeds
-                    results.setdefault(method, []).append(judge(found.pairs))
-            for method, found_ in results.items():
-                row(f"eps {epsilon}, {name} tables, {method}", found_, spent.get(method, 0.0))
+            kept(f"d10/{name} random/0/{seed}", run, name, "random", 0.0, seed)
+            for method in ("map", "pgd") if pgd else ("map",):
+                for epsilon in EPSILONS:
+                    kept(f"d10/{name} {method}/{epsilon:g}/{seed}", run, name, method, epsilon, seed)
 
 
 def aim(codes: dict[str, np.ndarray], data: MovieLens, seed: int) -> dict[str, np.ndarray]:
@@ -146,56 +178,50 @@ def score(
         data.right = kept
 
 
-def full_setting(seeds: int, *, bound: int = 20) -> None:
+def full_setting(seeds: int, *, only: list[str], bound: int = 20) -> None:
     """Users protected as entities, movies public, against the untruncated truth; total (eps, 1e-6).
 
     "real users": links alone are judged, with the users' own rows and degrees and three quarters of the budget.
-    "whole": user table and degrees too, columns woven one after the other as relations to their values.
+    "whole": user table and degrees too (``benchmarks.users``), paid from the same budget.
     """
-    from benchmarks.users import woven_users
+    from benchmarks.users import synthetic_users
 
     data = MovieLens("ratings")
     users = len(data.left["gender"])
     degrees = np.bincount(data.pairs[:, 0], minlength=users)
-    edges = buckets(2000, growth=2.0)
-    data.shape["degree"] = len(edges) - 1
-    real = {**data.left, "degree": bucketed(degrees, edges)}
-    print("| MovieLens full, entity, δ 1e-6 | mean | max | s | KS degrees | mean degree, worst of gender and age |")
-    print("|---|---|---|---|---|---|")
-    rng = np.random.default_rng(0)
-    at_random = np.stack([rng.integers(0, users, 10**6), rng.integers(0, len(data.right["is_war"]), 10**6)], axis=1)
-    print("| random wiring | {:.1f} | {:.1f} | | | |".format(*data.error(at_random)))
-    for epsilon in (0.5, 1.0, 2.0):
+
+    def run(variant: str, epsilon: float, seed: int) -> Figures:
+        rng = np.random.default_rng(seed)
+        if variant == "random":
+            at_random = [rng.integers(0, n, 10**6) for n in (users, len(data.right["is_war"]))]
+            return distance(data.error(np.stack(at_random, axis=1)))
         rho = rho_of_epsilon(epsilon, delta=1e-6)
-        for whole in (False, True):
-            results = []
-            for seed in range(seeds):
-                rng = np.random.default_rng(seed)
-                start = time.perf_counter()
-                share = 0.25 if whole else 0.75
-                left, wanted = real, degrees
-                if whole:
-                    left = woven_users(real, {c: data.shape[c] for c in real}, rho=rho * (1 - share), seed=seed)
-                    wanted = decode(left["degree"], edges, rng)
-                view = truncated(data.pairs, users, bound, rng)
-                links = int(wanted.sum())
-                shape = {c: data.shape[c] for c in (*real, *data.right)}
-                problem = LinkProblem(left, data.right, shape=shape, links=links, links_measured=links)
-                found = MAP(3).learn(
-                    data.window(view, real, float(bound), seed),
-                    problem,
-                    rho=rho * share,
-                    rng=rng,
-                    progress=quiet,
-                    degrees=Degrees(left=wanted, left_seen=seen(wanted, bound)),
-                )
-                seconds = time.perf_counter() - start
-                results.append((*data.error(found.pairs, left), seconds, *degree_errors(data, left, wanted, degrees)))
-            name = "whole" if whole else "real users"
-            print(
-                f"| eps {epsilon}, {name} | " + " | ".join(f"{x:.2f}" for x in np.mean(results, axis=0)) + " |",
-                flush=True,
+        left, wanted, cut, share = data.left, degrees, (0, round(float(degrees.mean())), 1 << 20), 0.75
+        if variant == "whole":
+            share = LINK_SHARE
+            left, wanted, cut = synthetic_users(
+                data.left, degrees, data.shape, list(data.right), bound=bound, rho=rho * (1 - share), seed=seed
             )
+        data.shape["degree"] = len(cut) - 1
+        real = {**data.left, "degree": bucketed(degrees, cut)}
+        left = {**left, "degree": bucketed(wanted, cut)}
+        shape = {c: data.shape[c] for c in (*real, *data.right)}
+        links = int(wanted.sum())
+        found = MAP(3).learn(
+            data.window(truncated(data.pairs, users, bound, rng), real, float(bound), seed),
+            LinkProblem(left, data.right, shape=shape, links=links, links_measured=links),
+            rho=rho * share,
+            rng=rng,
+            progress=quiet,
+            degrees=Degrees(left=wanted, left_seen=seen(wanted, bound)),
+        )
+        return distance(data.error(found.pairs, left)) | degree_errors(data, left, wanted, degrees)
+
+    kept("full/random/0/0", run, "random", 0.0, 0)
+    for seed in range(seeds):
+        for variant in only:
+            for epsilon in (0.5, 1.0, 2.0):
+                kept(f"full/{variant}/{epsilon:g}/{seed}", run, variant, epsilon, seed)
     print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
 
 
@@ -206,21 +232,33 @@ def truncated(pairs: np.ndarray, users: int, bound: int, rng: np.random.Generato
     return ordered[np.arange(len(ordered)) - (np.cumsum(counts) - counts)[ordered[:, 0]] < bound]
 
 
-def degree_errors(
-    data: MovieLens, left: dict[str, np.ndarray], wanted: np.ndarray, degrees: np.ndarray
-) -> tuple[float, float]:
-    grid = np.union1d(wanted, degrees)
-    steps = [np.searchsorted(np.sort(x), grid, side="right") / len(x) for x in (wanted, degrees)]
-    worst = max(
-        abs(wanted[left[c] == v].mean() / degrees[data.left[c] == v].mean() - 1)
+def degree_errors(data: MovieLens, left: dict[str, np.ndarray], wanted: np.ndarray, degrees: np.ndarray) -> Figures:
+    off = {
+        c: [abs(wanted[left[c] == v].mean() / degrees[data.left[c] == v].mean() - 1) for v in range(data.shape[c])]
         for c in ("gender", "age")
-        for v in range(data.shape[c])
-    )
-    return float(np.abs(steps[0] - steps[1]).max()), float(worst)
+    }
+    # Ages are sorted as text: "1" (under 18), "18", "25", "35", "45", "50", "56".
+    large = max(x for x, v in zip(off["age"], range(7), strict=True) if (data.left["age"] == v).sum() >= 400)
+    return {
+        "ks": kolmogorov_smirnov(wanted, degrees),
+        "gender": max(off["gender"]),
+        "age": max(off["age"]),
+        "age, bands of 400 users and more": large,
+    }
+
+
+def kolmogorov_smirnov(one: np.ndarray, two: np.ndarray) -> float:
+    grid = np.union1d(one, two)
+    steps = [np.searchsorted(np.sort(x), grid, side="right") / len(x) for x in (one, two)]
+    return float(np.abs(steps[0] - steps[1]).max())
 
 
 def census(seeds: int) -> None:
-    """Households and their persons, households protected with at most 8 persons, half the budget for links."""
+    """Households protected with at most 8 persons: persons to households, and persons to their father and mother.
+
+    A quarter of the budget is for the households' links, an eighth each for fathers and mothers; tables are real, and a
+    fortieth counts persons per household, whose distribution is judged by itself.
+    """
     import sqlite3
 
     path = Path(os.environ.get("DPWEAVE_DATA", "../shared/data")) / "census.sqlite"
@@ -230,45 +268,83 @@ def census(seeds: int) -> None:
         persons, households = (
             _read(connection, table, columns.split())
             for table, columns in (
-                ("person", "household_id age sex relate race_id esr wkhp schg industry"),
+                ("person", "person_id household_id father_id mother_id age sex relate race_id esr wkhp schg industry"),
                 ("household", "household_id persons age_of_head race_id cars children type hincp hht"),
             )
         )
     place = {key: i for i, key in enumerate(households.pop("household_id"))}
     parents = np.array([place[key] for key in persons.pop("household_id")])
-    pairs = np.stack([np.arange(len(parents)), parents], axis=1)
     degrees = np.bincount(parents, minlength=len(place))
+    position = {key: i for i, key in enumerate(persons.pop("person_id"))}
+    ancestors = {
+        who: np.array([position.get(key, -1) for key in persons.pop(f"{who}_id")]) for who in ("father", "mother")
+    }
     left = {c: _binned(v) for c, v in persons.items()}
     right = {f"household.{c}": _binned(v) for c, v in households.items()}
     right["household.#person"] = bucketed(degrees, buckets(20, growth=2.0))
-    shape = {c: int(v.max()) + 1 for c, v in (left | right).items()}
-    workloads = cross_workloads(list(left), list(right), k=3)
 
-    def error(found: np.ndarray) -> tuple[float, float]:
-        distances = [
-            100
-            * np.abs(
-                np.subtract(*(answers_from_links(w, left, right, x, shape=shape) / len(x) for x in (found, pairs)))
-            ).sum()
-            for w in workloads
-        ]
-        return float(np.mean(distances)), float(np.max(distances))
-
-    problem = LinkProblem(left, right, shape=shape, links=len(pairs), links_measured=len(pairs), kind="one-to-many")
-    print("| census, person → household, entity, δ 1e-6 | mean | max | s |\n|---|---|---|---|")
-    rng = np.random.default_rng(0)
-    at_random = np.stack([pairs[:, 0], rng.permutation(parents)], axis=1)
-    row("random wiring to the true degrees", [error(at_random)], 0.0)
-    for epsilon in (0.5, 1.0, 2.0):
-        results, start = [], time.process_time()
-        for seed in range(seeds):
-            codes = {c: v[pairs[:, 0]] for c, v in left.items()} | {c: v[pairs[:, 1]] for c, v in right.items()}
-            window = ArrayWindow(codes, shape, l1=8.0, l2=8.0, seed=seed)
-            rho = 0.5 * rho_of_epsilon(epsilon, delta=1e-6)
+    def household(epsilon: float, seed: int) -> Figures:
+        rho = rho_of_epsilon(epsilon, delta=1e-6)
+        pairs = np.stack([np.arange(len(parents)), parents], axis=1)
+        figures = _relation(left, right, pairs, rho=rho / 4, seed=seed, degrees=Degrees(right=degrees))
+        if epsilon:
+            edges = buckets(1 << 20, growth=1.4)
+            window = ArrayWindow({"#": bucketed(degrees, edges)}, {"#": len(edges) - 1}, seed=seed)
+            (noisy,) = window.measure([("#",)], rho=rho / 40)
+            groups = degree_groups(noisy, edges, bound=8)
+            fine, counts = degree_histogram(noisy, edges, groups)
             rng = np.random.default_rng(seed)
-            found = MAP(3).learn(window, problem, rho=rho, rng=rng, progress=quiet, degrees=Degrees(right=degrees))
-            results.append(error(found.pairs))
-        row(f"eps {epsilon}, map", results, (time.process_time() - start) / seeds)
+            shares = np.add.reduceat(counts, np.searchsorted(fine[:-1], groups[:-1]))
+            codes = rng.choice(len(shares), len(degrees), p=shares / shares.sum())
+            drawn = degrees_of(codes, np.array(groups), np.array(fine), counts, rng)
+            figures["ks"] = kolmogorov_smirnov(drawn, degrees)
+        return figures
+
+    def ancestor(who: str, epsilon: float, seed: int) -> Figures:
+        rows = np.flatnonzero(ancestors[who] >= 0)
+        pairs = np.stack([np.arange(len(rows)), ancestors[who][rows]], axis=1)
+        child = {c: v[rows] for c, v in left.items()}
+        elder = {f"{who}.{c}": v for c, v in left.items()}
+        rho = rho_of_epsilon(epsilon, delta=1e-6) if epsilon else 0.0
+        return _relation(child, elder, pairs, rho=rho / 8, seed=seed, degrees=Degrees(right_bound=8))
+
+    for seed in range(seeds):
+        for epsilon in (0.0, 1.0, 0.5, 2.0):
+            kept(f"census/household/{epsilon:g}/{seed}", household, epsilon, seed)
+        for who in ("father", "mother"):
+            for epsilon in (0.0, 1.0):
+                kept(f"census/{who}/{epsilon:g}/{seed}", ancestor, who, epsilon, seed)
+
+
+def _relation(
+    left: dict[str, np.ndarray],
+    right: dict[str, np.ndarray],
+    pairs: np.ndarray,
+    *,
+    rho: float,
+    seed: int,
+    degrees: Degrees,
+) -> Figures:
+    """Mean and largest error over all three-way cross-table workloads; with no budget, of wiring at random."""
+    shape = {c: int(v.max()) + 1 for c, v in (left | right).items()}
+    rng = np.random.default_rng(seed)
+    if not rho:
+        found = np.stack([pairs[:, 0], rng.permutation(pairs[:, 1])], axis=1)
+        if degrees.right is None:
+            found[:, 1] = rng.integers(0, len(next(iter(right.values()))), len(pairs))
+    else:
+        codes = {c: v[pairs[:, 0]] for c, v in left.items()} | {c: v[pairs[:, 1]] for c, v in right.items()}
+        problem = LinkProblem(left, right, shape=shape, links=len(pairs), links_measured=len(pairs), kind="one-to-many")
+        window = ArrayWindow(codes, shape, l1=8.0, l2=8.0, seed=seed)
+        found = MAP(3).learn(window, problem, rho=rho, rng=rng, progress=quiet, degrees=degrees).pairs
+    distances = [
+        100
+        * np.abs(
+            np.subtract(*(answers_from_links(w, left, right, x, shape=shape) / len(x) for x in (found, pairs)))
+        ).sum()
+        for w in cross_workloads(list(left), list(right), k=3)
+    ]
+    return distance((float(np.mean(distances)), float(np.max(distances))))
 
 
 def _read(connection: object, table: str, columns: list[str]) -> dict[str, np.ndarray]:
@@ -287,21 +363,20 @@ def _binned(values: np.ndarray, bins: int = 8) -> np.ndarray:
 
 
 def truly_random(seeds: int) -> None:
-    print("| links at random, 20 seeds | random wiring | map | ratio |\n|---|---|---|---|")
     data = MovieLens("ratings_d10")
-    for epsilon in (0.1, 1.0, 10.0):
-        scores = []
-        for seed in range(max(seeds, 20)):
-            rng = np.random.default_rng(seed)
-            problem = LinkProblem(data.left, data.right, shape=data.shape, links=10_075, links_measured=10_075)
-            data.pairs = random_links(problem, rng)
-            data.truth = data.answers(data.pairs, data.left)
-            window = data.window(data.pairs, data.left, 10 * math.sqrt(2), seed)
-            rho = rho_of_epsilon(epsilon, delta=1e-5)
-            found = MAP(3).learn(window, problem, rho=rho, rng=rng, progress=quiet)
-            scores.append((data.error(random_links(problem, rng))[0], data.error(found.pairs)[0]))
-        one, two = np.mean(scores, axis=0)
-        print(f"| eps {epsilon} | {one:.2f} | {two:.2f} | {two / one:.3f} |", flush=True)
+
+    def run(epsilon: float, seed: int) -> Figures:
+        rng = np.random.default_rng(seed)
+        problem = LinkProblem(data.left, data.right, shape=data.shape, links=10_075, links_measured=10_075)
+        data.pairs = random_links(problem, rng)
+        data.truth = data.answers(data.pairs, data.left)
+        window = data.window(data.pairs, data.left, 10 * math.sqrt(2), seed)
+        found = MAP(3).learn(window, problem, rho=rho_of_epsilon(epsilon, delta=1e-5), rng=rng, progress=quiet)
+        return {"random": data.error(random_links(problem, rng))[0], "mean": data.error(found.pairs)[0]}
+
+    for seed in range(max(seeds, 20)):
+        for epsilon in (0.1, 1.0, 10.0):
+            kept(f"null/map/{epsilon:g}/{seed}", run, epsilon, seed)
 
 
 def speed() -> None:
@@ -329,24 +404,118 @@ def speed() -> None:
         print(f"| {links:,} | {1e9 * best / links:.0f} | {peak:.0f} |", flush=True)
 
 
+def collected() -> dict[str, dict[float, list[Figures]]]:
+    """Runs by setting and variant, then by epsilon."""
+    out: dict[str, dict[float, list[Figures]]] = {}
+    for name, figures in json.loads(RESULTS.read_text()).items():
+        variant, epsilon, _seed = name.rsplit("/", 2)
+        out.setdefault(variant, {}).setdefault(float(epsilon), []).append(figures)
+    return out
+
+
+def averaged(results: Iterable[Figures], what: str, digits: int = 1) -> str:
+    values = [r[what] for r in results]
+    return f"{np.mean(values):.{digits}f}"
+
+
+def lines(found: dict[str, dict[float, list[Figures]]], names: dict[str, str], epsilons: Iterable[float]) -> list[str]:
+    """A row per variant: mean / max at each epsilon; wiring at random, which knows no epsilon, is repeated."""
+    columns = list(epsilons)
+    out = ["| eps | " + " | ".join(f"{e:g}" for e in columns) + " | seeds |", "|---" * (len(columns) + 2) + "|"]
+    for variant, name in names.items():
+        runs = found.get(variant)
+        if runs is None:
+            continue
+        cells = [runs.get(e) or runs.get(0.0) for e in columns]
+        text = [f"{averaged(c, 'mean')} / {averaged(c, 'max')}" if c else "" for c in cells]
+        counts = {len(c) for c in cells if c}
+        seeds = "–".join(str(n) for n in sorted({min(counts), max(counts)}))
+        out.append(f"| {name} | " + " | ".join(text) + f" | {seeds} |")
+    return out
+
+
+def tables_text() -> dict[str, str]:
+    """The tables of the page by name."""
+    found = collected()
+    d10 = lines(
+        found,
+        {
+            f"d10/{tables} {method}": f"{name}, {tables} tables"
+            for tables in ("real", "AIM")
+            for method, name in (("random", "random wiring"), ("pgd", "pgd"), ("map", "**map**"))
+        },
+        EPSILONS,
+    )
+    full = lines(
+        found,
+        {
+            "full/random": "random wiring",
+            "full/real users": "map, the users' own rows and degrees, ¾ of rho",
+            "full/whole": "**map, whole pipeline**",
+        },
+        (0.5, 1.0, 2.0),
+    )
+    whole = found.get("full/whole", {})
+    degrees = [
+        "| whole pipeline, eps | " + " | ".join(f"{e:g}" for e in sorted(whole)) + " |",
+        "|---" * (len(whole) + 1) + "|",
+    ]
+    for what, title in (
+        ("ks", "Kolmogorov–Smirnov distance of degrees"),
+        ("gender", "mean degree by gender, worst of two"),
+        ("age", "mean degree by age band, worst of seven"),
+        ("age, bands of 400 users and more", "the same, bands of at least 400 users"),
+    ):
+        digits = 3 if what == "ks" else 2
+        degrees.append(f"| {title} | " + " | ".join(averaged(whole[e], what, digits) for e in sorted(whole)) + " |")
+    census_ = ["| census, eps 1 | random wiring | map | ratio | seeds |", "|---|---|---|---|---|"]
+    for what in ("household", "father", "mother"):
+        runs = found.get(f"census/{what}", {})
+        if 0.0 in runs and 1.0 in runs:
+            one, two = (float(np.mean([r["mean"] for r in runs[e]])) for e in (0.0, 1.0))
+            census_.append(f"| person → {what} | {one:.1f} | {two:.1f} | {two / one:.2f} | {len(runs[1.0])} |")
+    null = ["| links at random, eps | error over that of random wiring | seeds |", "|---|---|---|"]
+    for epsilon, runs_ in sorted(found.get("null/map", {}).items()):
+        ratio = np.mean([r["mean"] for r in runs_]) / np.mean([r["random"] for r in runs_])
+        null.append(f"| {epsilon:g} | {ratio:.2f} | {len(runs_)} |")
+    return {
+        n: "\n".join(t)
+        for n, t in (("d10", d10), ("full", full), ("degrees", degrees), ("census", census_), ("null", null))
+    }
+
+
+def write() -> None:
+    """Put the tables between their marks on the page."""
+    page = PAGE.read_text()
+    for name, text in tables_text().items():
+        begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+        before, _, rest = page.partition(begin)
+        _, _, after = rest.partition(end)
+        page = f"{before}{begin}\n{text}\n{end}{after}"
+    PAGE.write_text(page)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["d10", "full", "census", "null", "speed"])
+    parser.add_argument("what", choices=["d10", "full", "census", "null", "speed", "write"])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--tables", nargs="+", choices=["real", "AIM"], default=["real", "AIM"])
     parser.add_argument("--pgd", action="store_true", help="the paper's learner too: some minutes per run")
+    parser.add_argument("--only", nargs="+", choices=["whole", "real users"], default=["whole", "real users"])
     chosen = parser.parse_args()
     match chosen.what:
         case "d10":
             paper_setting(chosen.seeds, pgd=chosen.pgd, tables=chosen.tables)
         case "full":
-            full_setting(chosen.seeds)
+            full_setting(chosen.seeds, only=chosen.only)
         case "census":
             census(chosen.seeds)
         case "null":
             truly_random(chosen.seeds)
         case "speed":
             speed()
+        case "write":
+            write()
 
 
 if __name__ == "__main__":

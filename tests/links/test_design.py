@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 
 from dpweave.errors import UsageError
-from dpweave.links.design import Design, Margin, default_variance, parts, predict_error, recommend_degree, told
+from dpweave.links.design import (
+    Design,
+    Margin,
+    default_variance,
+    parts,
+    predict_error,
+    recommend_degree,
+    recommend_order,
+    told,
+)
 from dpweave.links.workload import Workload
 
 
@@ -93,6 +102,21 @@ def test_prediction_follows_public_facts():
     assert predict_error({"age": 7}, {"genre": 9}, **{**facts, "l2": 100.0}).learned > base.learned
     assert predict_error({"age": 7}, {"genre": 9}, **{**facts, "links": 10**6}).learned < base.learned
     assert sum(share for _, share in base.cliques) == pytest.approx(1)
+
+
+def test_prediction_is_never_worse_than_the_worst():
+    sizes = {f"c{i}": 40 for i in range(3)}
+    found = predict_error(sizes, {f"d{i}": 40 for i in range(3)}, k=3, rho=1e-9, l2=100.0, links=10)
+    assert 0 < found.learned <= found.at_random <= 2.0
+
+
+def test_recommended_order_grows_with_budget():
+    orders = [
+        recommend_order({"a": 5, "b": 8}, {"c": 6, "d": 2}, rho=rho, l2=10.0, links=1e5) for rho in (1e-5, 1e-2, 10.0)
+    ]
+    assert orders == sorted(orders)
+    assert orders[0] == 2
+    assert orders[-1] == 3
 
 
 def test_recommended_bound_grows_with_budget():

@@ -51,6 +51,9 @@ CLIQUE_CELLS = 1 << 20
 _SMALLEST_SHARE = 2e-3
 _STEPS = 400
 _HALF_NORMAL = math.sqrt(2 / math.pi)
+_WORST = 2.0
+_WORTHWHILE = 0.05
+"""Share of the budget that cliques of one order must get to be worth asking for."""
 
 
 @dataclass(frozen=True)
@@ -146,8 +149,9 @@ class Design:
         return np.asarray(self._told.T @ (unit * shares))
 
     def errors(self, variance: FloatArray, precision: FloatArray) -> FloatArray:
-        """Expected L1 error of every workload."""
-        return np.asarray(_HALF_NORMAL * np.sqrt(self._inside @ (self.reach / (1 / variance + precision))))
+        """Expected L1 error of every workload: at most 2, which is as far as two distributions can be apart."""
+        spread = self._inside @ (self.reach / (1 / variance + precision))
+        return np.asarray(np.minimum(_HALF_NORMAL * np.sqrt(spread), _WORST))
 
     def solve(self, variance: FloatArray, l2: Sequence[float], *, rho: float, links: float) -> FloatArray:
         """Shares of ``rho`` for the cliques that minimise the mean expected error; too small ones are zero."""
@@ -268,3 +272,18 @@ def recommend_degree(
         if error < least * (1 - 1e-3):
             best, least = bound, error
     return best
+
+
+def recommend_order(
+    left: Mapping[str, int], right: Mapping[str, int], *, rho: float, l2: float, links: float, most: int = 3
+) -> int:
+    """Order k of the workloads that this budget can do something for: the most columns in a clique worth measuring.
+
+    It is at least 2, and ``most`` where the budget is ample: fewer columns come for nothing out of more.
+
+    >>> [recommend_order({"a": 7, "b": 9}, {"c": 9}, rho=rho, l2=20.0, links=1e5) for rho in (1e-4, 10.0)]
+    [2, 3]
+    """
+    prediction = predict_error(left, right, k=most, rho=rho, l2=l2, links=links)
+    shares = {k: sum(share for columns, share in prediction.cliques if len(columns) == k) for k in range(2, most + 1)}
+    return max((k for k, share in shares.items() if share >= _WORTHWHILE), default=2)
