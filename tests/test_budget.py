@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import re
 from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpweave.budget import Task, allocate, touched
+from dpweave.budget import Task, allocate, favoured, serving, touched
+from dpweave.errors import PlanError
 from dpweave.plan import Plan
 from dpweave.worth import LEAST, Worth, shares
 
@@ -160,3 +163,98 @@ def test_a_relation_with_nothing_to_learn_gets_nothing(plan):
 
 def test_a_task_is_known_by_what_it_asks_not_by_its_weight():
     assert Task("tables", "t", weight=3.0) == Task("tables", "t")
+
+
+# -- declared workloads ------------------------------------------------------------------------------------------------
+
+
+def with_workloads(*workloads: dict[str, object]) -> Plan:
+    return Plan.from_dict(Plan.from_toml(TOML).to_dict() | {"workloads": list(workloads)})
+
+
+@pytest.mark.parametrize(
+    ("columns", "base", "names", "server"),
+    [
+        (["visits.day", "people.sex"], "visits", ("day", "person.sex"), "links:visits.person"),
+        (["people.sex", "shops.kind"], "visits", ("person.sex", "shop.kind"), "links:visits.shop"),
+        (["marks.mark", "people.sex"], "marks", ("mark", "visit.person.sex"), "links:marks.visit"),
+        (["marks.mark", "shops.kind"], "marks", ("mark", "visit.shop.kind"), "links:marks.visit"),
+        (["marks.visit.day", "marks.visit.person.sex"], "visits", ("day", "person.sex"), "links:visits.person"),
+    ],
+)
+def test_a_workload_is_found_across_any_joined_path(columns, base, names, server):
+    plan = with_workloads({"columns": columns})
+    ((found, task),) = serving(plan)
+    assert (found.base, found.names, task.name) == (base, names, server)
+    assert favoured(plan, task) == {names: 1.0}
+    assert Plan.from_toml(plan.to_toml()) == plan
+
+
+def test_columns_of_one_table_are_served_by_its_model():
+    data = Plan.from_toml(TOML).to_dict()
+    data["tables"]["marks"]["columns"]["late"] = {"type": "boolean", "nullable": False, "domain": [False, True]}
+    plan = Plan.from_dict(data | {"workloads": [{"columns": ["marks.mark", "marks.late"], "weight": 2.0}]})
+    ((found, task),) = serving(plan)
+    assert (task.name, found.names) == ("tables:marks", ("mark", "late"))
+    assert spent(plan, 1.0)["tables:marks"] > spent(Plan.from_dict(data), 1.0)["tables:marks"]
+
+
+def test_a_workload_brings_budget_to_the_relation_that_serves_it(plan):
+    before = spent(plan, 1.0)
+    after = spent(with_workloads({"columns": ["marks.mark", "visits.day"], "weight": 4.0}), 1.0)
+    assert after["links:marks.visit"] > 1.5 * before["links:marks.visit"]
+    assert after["links:visits.person"] < before["links:visits.person"]
+
+
+def test_explain_says_who_serves_a_workload_and_at_what_noise(plan):
+    said = with_workloads({"columns": ["marks.mark", "people.sex"]}).explain(epsilon=1.0, delta=1e-6)
+    (found,) = said.workloads
+    assert (found.columns, found.task, found.cells) == (("marks.mark", "people.sex"), "links:marks.visit", 20)
+    (rho,) = (s.rho for s in said.budget if s.task == found.task)
+    assert found.sigma == pytest.approx(20 / math.sqrt(rho))  # half of rho, and 20 marks of a person move
+    assert "marks.mark × people.sex" in str(said)
+    assert all(len(line) <= 80 for line in str(said).splitlines())
+    assert "Declared workloads" not in str(plan.explain(epsilon=1.0, delta=1e-6))
+
+
+@pytest.mark.parametrize(
+    ("workload", "says"),
+    [
+        ({"columns": ["visits.dya", "people.sex"]}, "no column 'visits.dya': did you mean 'visits.day'"),
+        ({"columns": ["visit.day", "people.sex"]}, "did you mean 'visits.day'"),
+        ({"columns": ["visits.person", "visits.day"]}, "'visits.person' is a key"),
+        ({"columns": ["visits.day"]}, "must name 2 to 6"),
+        ({"columns": ["visits.day", "people.sex"], "weight": 0}, "must be a positive number"),
+        ({"columns": ["visits.day", "people.sex"], "wieght": 2}, "did you mean 'weight'"),
+        ({"columns": ["visits.day", "marks.visit.day"]}, "the same column twice"),
+    ],
+)
+def test_bad_workloads_are_refused_with_a_hint(workload, says):
+    with pytest.raises(PlanError, match=re.escape(says)):
+        with_workloads(workload)
+
+
+def test_tables_that_do_not_join_are_refused():
+    data = Plan.from_toml(TOML).to_dict()
+    del data["tables"]["visits"]["keys"]["shop"]
+    data["tables"]["visits"]["columns"]["shop"]["domain"] = "opaque"
+    with pytest.raises(PlanError, match="no table leads to all of people, shops"):
+        Plan.from_dict(data | {"workloads": [{"columns": ["people.sex", "shops.kind"]}]})
+
+
+def test_a_workload_that_can_be_joined_in_two_ways_asks_which():
+    data = Plan.from_toml(TOML).to_dict()
+    visits = data["tables"]["visits"]
+    visits["columns"]["friend"] = {"type": "int64", "domain": "key"}
+    visits["keys"]["friend"] = visits["keys"]["person"] | {"columns": ["friend"], "role": "linking"}
+    with pytest.raises(PlanError, match=re.escape("'visits.day', 'visits.friend.sex'")):
+        Plan.from_dict(data | {"workloads": [{"columns": ["visits.day", "people.sex"]}]})
+    chosen = Plan.from_dict(data | {"workloads": [{"columns": ["visits.day", "visits.friend.sex"]}]})
+    assert serving(chosen)[0][1].name == "links:visits.friend"
+
+
+def test_a_workload_that_nobody_would_measure_is_refused_before_anything_is_spent():
+    data = with_workloads({"columns": ["visits.day", "people.sex"]}).to_dict()
+    data["tables"]["visits"]["keys"]["person"]["method"] = "random"
+    with pytest.raises(PlanError, match="no learned relation holds all of it"):
+        allocate(Plan.from_dict(data), epsilon=1.0, delta=1e-6)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpweave.errors import BudgetError, UsageError
+from dpweave.errors import BudgetError, PlanError, UsageError
 from dpweave.links.base import LinkModel, link_model
 from dpweave.links.workload import cross_workloads
 from dpweave.privacy.accounting import (
@@ -39,6 +39,7 @@ from dpweave.relations import (
     relations,
 )
 from dpweave.schema.domain import Attribute, Learn, View, degree
+from dpweave.workloads import Joined, joined
 from dpweave.worth import Worth, relation_worth, shares, table_worth, varying
 
 if TYPE_CHECKING:
@@ -110,6 +111,45 @@ def is_learned(plan: Plan, relation: Relation) -> bool:
     )
 
 
+def serving(plan: Plan) -> tuple[tuple[Joined, Task | None], ...]:
+    """Return every declared workload with the task that will measure it: a table, or the first relation that sees it whole."""
+    found: list[tuple[Joined, Task | None]] = []
+    for workload in joined(plan):
+        if all(not a.path for a in workload.attributes):
+            own = Task("tables", workload.base)
+            found.append((workload, own if own in tasks(plan) else None))
+            continue
+        able = (link_task(r) for r in relations(plan) if _sees(r, workload) and is_learned(plan, r))
+        found.append((workload, next(able, None)))
+    return tuple(found)
+
+
+def _require_served(plan: Plan) -> None:
+    """Refuse workloads that nothing would measure."""
+    for workload, task in serving(plan):
+        if task is None:
+            raise PlanError(
+                f"{workload.declared} is seen from {workload.base!r}, but no table that is fitted here and no learned "
+                "relation holds all of it; let its foreign keys be learned (method), or drop it"
+            )
+
+
+def _sees(relation: Relation, workload: Joined) -> bool:
+    """Whether a relation's view holds a workload, with columns from either side."""
+    left, right = ({a for _, a in side} for side in (relation.left, relation.right))
+    wanted = set(workload.attributes)
+    return relation.table == workload.base and wanted <= left | right and bool(wanted & left) and bool(wanted & right)
+
+
+def favoured(plan: Plan, task: Task) -> dict[tuple[str, ...], float]:
+    """Return the columns of the declared workloads that a task serves, as its view calls them, with their weights."""
+    found: dict[tuple[str, ...], float] = {}
+    for workload, by in serving(plan) if plan.workloads else ():
+        if by == task:
+            found[workload.names] = found.get(workload.names, 0.0) + workload.declared.weight
+    return found
+
+
 def link_task(relation: Relation) -> Task:
     """Return the task that learns a relation, but for its weight."""
     return Task("links", relation.table, relation.key)
@@ -126,7 +166,8 @@ def relation_model(plan: Plan, relation: Relation) -> LinkModel:
     method = link_method(plan, relation.table, relation.key)
     k = min(plan.k, len(relation.left) + len(relation.right))
     if method != "pgd":
-        return link_model(method) if method == "random" else link_model(method, k=k)
+        favour = favoured(plan, link_task(relation))
+        return link_model(method) if method == "random" else link_model(method, k=k, favoured=favour)
     every = len(cross_workloads([n for n, _ in relation.left], [n for n, _ in relation.right], k=k))
     choices = min(3, every)
     return link_model(method, k=k, K=choices, T=max(1, min(15, every // choices)))
@@ -158,6 +199,7 @@ def allocate(plan: Plan, *, epsilon: float, delta: float) -> Allocation:
     """Share (epsilon, delta) over the tasks of ``plan``; depends on public facts alone."""
     require_number("epsilon", epsilon, low=0)
     require_number("delta", delta, low=0, high=1)
+    _require_served(plan)
     todo = tasks(plan)
     reach = {task: touched(plan, task) for task in todo}
     categories = [t for t in todo if is_category(plan, t)]
@@ -228,7 +270,8 @@ def _parts(plan: Plan, group: str, members: Sequence[Task], rho: float) -> list[
 
 
 def _worth(plan: Plan, task: Task) -> Worth:
+    weight = task.weight * (1 + sum(favoured(plan, task).values()))
     if task.group == "tables":
-        return table_worth(plan, task.table, weight=task.weight)
+        return table_worth(plan, task.table, weight=weight)
     relation = next(r for r in relations(plan) if (r.table, r.key) == (task.table, task.item))
-    return relation_worth(plan, relation, weight=task.weight)
+    return relation_worth(plan, relation, weight=weight)

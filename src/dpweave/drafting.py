@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 IDENTIFIERS = re.compile(
     r"(^|_)(id|uuid|guid|ssn|nin|iban|email|e_mail|mail|phone|telephone|mobile|fax|name|firstname|lastname|surname|username|"
-    r"login|password|passwd|hash|token|secret|address|address2|street|url|uri|link|ip|picture|photo|image|file)(_|$)",
+    r"login|password|passwd|hash|token|secret|address|address2|street|postal_?code|post_?code|zip|zip_?code|company|url|uri|link|ip|"
+    r"picture|photo|image|file)(_|$)",
     re.IGNORECASE,
 )
 FREE_TEXT = re.compile(

@@ -14,9 +14,11 @@ from dpweave.budget import (
     Task,
     allocate,
     declared_costs,
+    favoured,
     is_category,
     is_learned,
     link_method,
+    serving,
     task_view,
     touched,
 )
@@ -26,6 +28,7 @@ from dpweave.privacy.accounting import gaussian_sigma, split
 from dpweave.privacy.sensitivity import movement
 from dpweave.relations import degree_codecs, derived_codecs, measured_columns, relations
 from dpweave.schema.domain import Bins, Categories, Learn, Opaque, View, parse_degree, parse_presence, size
+from dpweave.worth import codes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -110,6 +113,19 @@ class Learned:
 
 
 @dataclass(frozen=True)
+class ServedWorkload:
+    """A declared workload, the task that measures it, and the noise to expect."""
+
+    columns: tuple[str, ...]
+    weight: float
+    task: str
+    cells: int
+    """Cells of its counts; guessed for domains that are still to be learned."""
+    sigma: float
+    """Standard deviation of each count, if it gets the part of the task's budget that its weight says."""
+
+
+@dataclass(frozen=True)
 class Explanation:
     """All of it as values; ``str`` gives plain text of at most 80 columns."""
 
@@ -130,6 +146,7 @@ class Explanation:
     largest_marginal: int | None
     """Cells of the largest marginal over k columns of one table, where every domain is declared."""
     forecast: Forecast
+    workloads: tuple[ServedWorkload, ...]
     warnings: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -176,6 +193,7 @@ def explain(plan: Plan, *, epsilon: float, delta: float) -> Explanation:
         k=plan.k,
         largest_marginal=_largest_marginal(plan),
         forecast=forecast(plan, allocation, {t.table: t.mechanism for t in tables}),
+        workloads=tuple(_served(plan, allocation)),
         warnings=tuple(_find_warnings(plan, budget, holdings, learned, epsilon=epsilon, delta=delta)),
     )
 
@@ -216,6 +234,20 @@ def _sigma(plan: Plan, task: Task, rho: float) -> float | None:
         case "domains" if not is_category(plan, task):
             rho = _quantile_share(plan, task, rho)
     return gaussian_sigma(_worst_l2(plan, task), rho)
+
+
+def _served(plan: Plan, allocation: Allocation) -> Iterable[ServedWorkload]:
+    for workload, task in serving(plan):
+        if task is None:
+            continue
+        weight = workload.declared.weight
+        part = weight / (1 + sum(favoured(plan, task).values()))
+        view = task_view(plan, task)
+        l2 = max(movement(plan.promise, view, workload.names, unit).l2 for unit in plan.promise.protected)
+        walk = plan.promise.graph.walk
+        cells = math.prod(codes(plan, walk(workload.base, a.path), a.column) for a in workload.attributes)
+        sigma = gaussian_sigma(l2, part * allocation.tasks[task])
+        yield ServedWorkload(workload.declared.columns, weight, task.name, cells, sigma)
 
 
 def _quantile_share(plan: Plan, task: Task, rho: float) -> float:

@@ -17,7 +17,7 @@ DECLARED = "made elsewhere:"
 
 def explanation_text(e: Explanation) -> str:
     """Return every section that has something to say."""
-    sections = (_promise, _holdings, _relations, _tables, _budget, _learned, _links, _resources, _warnings)
+    sections = (_promise, _holdings, _relations, _tables, _budget, _workloads, _learned, _links, _resources, _warnings)
     return "\n\n".join(text for section in sections if (text := section(e)))
 
 
@@ -135,6 +135,18 @@ def _budget_lines(e: Explanation) -> Iterable[tuple[str, float, float, list[floa
         if s.group != "domains":
             name = f"{words[s.group]} {s.table}" + (f".{s.item}" if s.item else "")
             yield name, s.rho, s.share, [] if s.sigma is None else [s.sigma]
+
+
+def _workloads(e: Explanation) -> str:
+    if not e.workloads:
+        return ""
+    lines = ["Declared workloads, and who serves them"]
+    for w in e.workloads:
+        group, _, where = w.task.partition(":")
+        by = f"the columns of {where}" if group == "tables" else f"the links of {where}"
+        text = f"{' × '.join(w.columns)}: by {by}, about {w.cells:,} cells with noise of ± {short(w.sigma)} each"
+        lines.append(_wrap(text, first="  ", rest="    "))
+    return "\n".join(lines)
 
 
 def _learned(e: Explanation) -> str:

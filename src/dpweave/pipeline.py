@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 from dpweave.brought import Brought, bring
@@ -10,6 +12,7 @@ from dpweave.budget import (
     Task,
     allocate,
     declared_costs,
+    favoured,
     is_category,
     link_method,
     link_task,
@@ -37,6 +40,7 @@ from dpweave.relations import (
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import Domain, Learn, View, degree
 from dpweave.sources import open_source
+from dpweave.tables.aim import MAX_TRIPLES
 from dpweave.tables.base import Structure, table_model
 from dpweave.tables.domains import categories_from, degree_groups, learn_bins, public_domain
 from dpweave.weaving import Fabric, Weaver
@@ -51,7 +55,7 @@ if TYPE_CHECKING:
     from dpweave.links.base import LinkProblem
     from dpweave.links.degrees import Degrees
     from dpweave.plan import Plan
-    from dpweave.privacy.window import IntArray, NoisyMarginal
+    from dpweave.privacy.window import Columns, IntArray, NoisyMarginal
     from dpweave.schema.domain import Bins
     from dpweave.sources.base import Source
     from dpweave.tables.base import FittedTable
@@ -216,10 +220,28 @@ def _fit_tables(
         model = table_model(table.mechanism, **({"codes": brought[name].codes} if name in brought else {}))
         with report.step(f"fit table {table.name}"):
             fitted[table.name] = model.fit(
-                window, rho=rho, rows=sizes[table.name], structure=Structure(), progress=report.inside
+                window,
+                rho=rho,
+                rows=sizes[table.name],
+                structure=Structure(workload=_favoured(plan, Task("tables", name), tuple(window.shape))),
+                progress=report.inside,
             )
         mechanisms[table.name] = model.name
     return fitted, mechanisms
+
+
+def _favoured(plan: Plan, task: Task, columns: Columns) -> dict[Columns, float] | None:
+    """Return the workload of a table where some is declared: of weight 1, as much as all other sets of columns together."""
+    declared = favoured(plan, task)
+    if not declared:
+        return None
+    order = min(3 if math.comb(len(columns), 3) <= MAX_TRIPLES else 2, len(columns))
+    every = list(combinations(columns, order))
+    wanted = dict.fromkeys(every, 1 / len(every))
+    for names, weight in declared.items():
+        key = tuple(c for c in columns if c in names)
+        wanted[key] = wanted.get(key, 0.0) + weight
+    return wanted
 
 
 def _learn_links(curator: Curator, fabric: Fabric, allocation: Allocation, report: Progress) -> list[dict[str, object]]:

@@ -29,6 +29,7 @@ from dpweave.schema.domain import (
     to_axis,
 )
 from dpweave.schema.model import Column, Database, ForeignKey, Table, Type
+from dpweave.workloads import WorkloadPlan, joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -192,6 +193,8 @@ class Plan:
     k: int = 3
     shares: Shares = field(default_factory=Shares)
     constraints: tuple[Constraint, ...] = ()
+    workloads: tuple[WorkloadPlan, ...] = ()
+    """Column sets, across any tables that join, which get priority in the budget."""
 
     def __post_init__(self) -> None:
         if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 2:
@@ -204,6 +207,7 @@ class Plan:
             if constraint.table in self.public:
                 raise PlanError(f"{constraint}: public tables are copied as they are")
         _ = self.promise
+        _ = joined(self)
 
     def _check(self, table: TablePlan) -> None:
         from dpweave.tables.base import registered
@@ -401,12 +405,13 @@ class Plan:
             "budget": {f.name: getattr(self.shares, f.name) for f in fields(self.shares)},
             "tables": {t.name: _table_to_dict(t) for t in self.tables},
             **({"constraints": [constraint_to_dict(c) for c in self.constraints]} if self.constraints else {}),
+            **({"workloads": [_workload_to_dict(w) for w in self.workloads]} if self.workloads else {}),
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Plan:
         """Invert :meth:`to_dict`."""
-        known = ("version", "neighbours", "on_excess", "k", "protect", "public", "budget", "tables", "constraints")
+        known = ("version", "budget", *(f.name for f in fields(cls) if f.name != "shares"))
         _refuse_unknown("the plan", data, known)
         if data.get("version", VERSION) != VERSION:
             raise PlanError(f"the plan has version {data['version']!r}; this dpweave reads version {VERSION}")
@@ -427,6 +432,7 @@ class Plan:
             k=data.get("k", 3),
             shares=Shares(**budget),
             constraints=tuple(constraint_from_dict(_mapping("constraints", c)) for c in data.get("constraints", [])),
+            workloads=tuple(_workload_from_dict(_mapping("workloads", w)) for w in data.get("workloads", [])),
         )
 
     def replace_degree_edges(self, table: str, key: str, edges: tuple[int, ...]) -> Plan:
@@ -462,6 +468,16 @@ def _names(where: str, value: object) -> tuple[str, ...]:
     if not isinstance(value, (list, tuple)) or not all(isinstance(v, str) for v in value):
         raise PlanError(f"{where} must be a list of names")
     return tuple(value)
+
+
+def _workload_to_dict(workload: WorkloadPlan) -> dict[str, Any]:
+    weight = {"weight": workload.weight} if workload.weight != 1.0 else {}
+    return {"columns": list(workload.columns), **weight}
+
+
+def _workload_from_dict(data: Mapping[str, Any]) -> WorkloadPlan:
+    _refuse_unknown("a workload", data, ("columns", "weight"))
+    return WorkloadPlan(_names("columns of a workload", data.get("columns", [])), data.get("weight", 1.0))
 
 
 _DEFAULTS = {f.name: f.default for f in fields(TablePlan)}

@@ -14,6 +14,7 @@ from dpweave.links.degrees import buckets
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import Attribute, Bins, Categories, Opaque, View, degree, presence
 from dpweave.schema.model import Column, Type
+from dpweave.workloads import joined, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -164,13 +165,27 @@ def _is_pair(plan: Plan, name: str) -> bool:
 
 
 def _columns(plan: Plan, base: str, path: Path, wired: Mapping[str, list[str]]) -> tuple[tuple[str, Attribute], ...]:
-    """Columns of the row at the end of ``path`` and of the rows its wired keys lead to."""
+    """Columns of the row at the end of ``path``, of the rows its wired keys lead to, and further ones of workloads."""
     here = plan.promise.graph.walk(base, path)
     found = [Attribute(c, path) for c in _own(plan, here)]
     for key in wired.get(here, []):
         target = plan.database[here].key[key].target
         found += [Attribute(c, (*path, key)) for c in _own(plan, target)]
-    return tuple((".".join((*a.path, a.column)), a) for a in found)
+    for workload in joined(plan):
+        if workload.base == base:
+            found += [a for a in workload.attributes if a not in found and _is_wired(plan, base, path, a, wired)]
+    return tuple((name_of(a), a) for a in found)
+
+
+def _is_wired(plan: Plan, base: str, path: Path, attribute: Attribute, wired: Mapping[str, list[str]]) -> bool:
+    """Whether an attribute lies beyond ``path``, by keys that are wired already."""
+    if attribute.path[: len(path)] != path:
+        return False
+    walk = plan.promise.graph.walk
+    return all(
+        attribute.path[i] in wired.get(walk(base, attribute.path[:i]), [])
+        for i in range(len(path), len(attribute.path))
+    )
 
 
 def _own(plan: Plan, table: str) -> list[str]:

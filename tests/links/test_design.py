@@ -130,3 +130,27 @@ def test_margins_are_distributions():
     with pytest.raises(UsageError, match="distribution"):
         Margin(np.array([0.5, 0.6]))
     assert Margin.of(np.array([0, 0, 1]), np.ones(3), 3).p[2] > 0
+
+
+def test_a_favoured_workload_gets_a_larger_part_and_a_smaller_error():
+    wanted = Workload(("age",), ("year",))
+    plain = Design(LEFT, RIGHT, k=2)
+    first = Design(LEFT, RIGHT, k=2, favoured={wanted: 1.0})
+    assert first.workloads == plain.workloads
+
+    def part_and_error(design):
+        shares, _, variance = solve(design, rho=1e-3)
+        told_ = design.precision(shares, [10.0] * len(design.cliques), rho=1e-3, links=1e5)
+        errors = dict(zip(design.workloads, design.errors(variance, told_), strict=True))
+        return sum(s for s, c in zip(shares, design.cliques, strict=True) if c == wanted), errors[wanted]
+
+    (before, error), (after, less) = part_and_error(plain), part_and_error(first)
+    assert after > 1.5 * before
+    assert less < error
+
+
+def test_a_favoured_workload_may_have_more_columns_than_k():
+    wanted = Workload(("age", "gender"), ("year", "genre"))
+    design = Design(LEFT, RIGHT, k=2, favoured={wanted: 5.0})
+    assert Workload(("age", "gender"), ("genre", "year")) in design.workloads
+    assert any(c.k == 4 for c in design.cliques)

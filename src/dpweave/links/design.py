@@ -112,7 +112,8 @@ def default_variance(component: Workload, links: float) -> float:
 class Design:
     """The cliques that may be measured for the ``k``-way cross-table workloads, and what each of them tells.
 
-    ``known`` says which components need no measuring, because the tables tell them.
+    ``known`` says which components need no measuring, because the tables tell them. ``favoured`` are workloads of any size
+    with weights: one of weight 1 matters as much as all the others together.
     """
 
     def __init__(
@@ -122,6 +123,7 @@ class Design:
         *,
         k: int,
         known: Callable[[Workload], bool] = lambda _: False,
+        favoured: Mapping[Workload, float] | None = None,
     ) -> None:
         from scipy import sparse
 
@@ -132,6 +134,14 @@ class Design:
         while k > 2 and _components(len(lefts), len(rights), k) > COMPONENTS:
             k -= 1
         self.workloads = cross_workloads(lefts, rights, k=k) if lefts and rights else ()
+        ordinary = max(len(self.workloads), 1)
+        weights = dict.fromkeys(self.workloads, 1.0)
+        for w, weight in (favoured or {}).items():
+            varying = Workload(tuple(c for c in lefts if c in w.left), tuple(c for c in rights if c in w.right))
+            if varying.left and varying.right:
+                weights[varying] = weights.get(varying, 0.0) + weight * ordinary
+        self.workloads = tuple(weights)
+        self.weights = np.array(list(weights.values()))
         everything = dict.fromkeys(part for w in self.workloads for part in parts(w))
         self.components = [t for t in everything if not known(t)]
         small = (s for s in everything if math.prod(margins[c].size for c in s.columns) <= CLIQUE_CELLS)
@@ -154,7 +164,7 @@ class Design:
         return np.asarray(np.minimum(_HALF_NORMAL * np.sqrt(spread), _WORST))
 
     def solve(self, variance: FloatArray, l2: Sequence[float], *, rho: float, links: float) -> FloatArray:
-        """Shares of ``rho`` for the cliques that minimise the mean expected error; too small ones are zero."""
+        """Shares of ``rho`` for the cliques that minimise the mean expected error by weight; too small ones are zero."""
         unit = 2 * rho * links**2 / np.asarray(l2, dtype=np.float64) ** 2
         told = self._told.multiply(unit[:, None]).tocsr()
         shares = np.full(len(self.cliques), 1 / len(self.cliques))
@@ -162,8 +172,8 @@ class Design:
         def value(at: FloatArray) -> tuple[float, FloatArray]:
             posterior = 1 / (1 / variance + told.T @ at)
             root = np.sqrt(self._inside @ (self.reach * posterior))
-            gain = (self._inside.T @ (0.5 / np.maximum(root, 1e-300))) * self.reach * posterior**2
-            return float(root.sum()), np.asarray(told @ gain)
+            gain = (self._inside.T @ (0.5 * self.weights / np.maximum(root, 1e-300))) * self.reach * posterior**2
+            return float(self.weights @ root), np.asarray(told @ gain)
 
         error, gain = value(shares)
         step = 1.0

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from dpweave.links.workload import Workload
-    from dpweave.privacy.window import FloatArray, IntArray, NoisyMarginal, Window
+    from dpweave.privacy.window import Columns, FloatArray, IntArray, NoisyMarginal, Window
 
 _ITERATIONS = 300
 _GRID = np.geomspace(1e-4, 1e3, 36)
@@ -84,9 +84,13 @@ class LinkFit:
 
 @dataclass(frozen=True)
 class MAP:
-    """The default link method. ``k`` is the order of the workloads that links are learned for."""
+    """The default link method. ``k`` is the order of the workloads that links are learned for.
+
+    ``favoured`` are sets of columns that matter more, with weights: at 1, as much as all the others together.
+    """
 
     k: int = 3
+    favoured: Mapping[Columns, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.k < 2:
@@ -110,7 +114,7 @@ class MAP:
         if not (problem.links and problem.left_rows and problem.right_rows):
             return LinkResult(np.zeros((0, 2), dtype=np.int64))
         scene = Scene.of(problem, degrees)
-        design = scene.design(self.k)
+        design = scene.design(self.k, self.favoured)
         if not design.cliques:
             return LinkResult(self.wire(problem, (), rng=rng, degrees=degrees))
         variance = np.array([default_variance(t, scene.links) for t in design.components])

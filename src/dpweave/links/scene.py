@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from dpweave.links.base import LinkProblem
     from dpweave.links.degrees import Degrees
-    from dpweave.privacy.window import FloatArray, IntArray, NoisyMarginal
+    from dpweave.privacy.window import Columns, FloatArray, IntArray, NoisyMarginal
 
 LINKS_DOUBT = 0.1
 """Relative standard error with which the number of links in the view is taken as known."""
@@ -78,9 +78,10 @@ class Scene:
         """Whether a component lies in the margin that a fit holds fixed."""
         return (self.given == 0 and not component.right) or (self.given == 1 and not component.left)
 
-    def design(self, k: int) -> Design:
-        """Everything that could be measured for this relation."""
-        return Design(self.left, self.right, k=k, known=self.known)
+    def design(self, k: int, favoured: Mapping[Columns, float] | None = None) -> Design:
+        """Everything that could be measured for this relation; ``favoured`` columns come first, by their weights."""
+        first = {self.workload(columns): weight for columns, weight in (favoured or {}).items()}
+        return Design(self.left, self.right, k=k, known=self.known, favoured=first)
 
     @property
     def margin(self) -> dict[str, Margin]:
