@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpweave.errors import UsageError
+from dpweave.links import projection
 from dpweave.links.projection import _SMALL, _shift_by_halving, project_capped_simplex, project_rows_simplex
 
 
@@ -163,6 +164,22 @@ def test_rows_equal_the_oracle(seed: int) -> None:
         exists = weights[i] > 0
         expected = by_bisection(b[i][exists], 1.0, weights[i][exists])
         np.testing.assert_allclose(x[i][exists], expected, atol=1e-10)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_where_rows_start_from_changes_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(seed)
+    b = rng.normal(size=(6, 40)) * 10.0 ** rng.integers(-3, 3)
+    weights = rng.integers(0, 4, size=b.shape).astype(float)
+    weights[:, 0] = 1.0
+    x = project_rows_simplex(b, weights=weights)
+    near = project_rows_simplex(b + rng.normal(size=b.shape) * 0.1, weights=weights)
+    far = np.zeros(b.shape)
+    far[:, 0] = 1.0
+    for start in (near, far, np.zeros(b.shape), x):
+        np.testing.assert_allclose(project_rows_simplex(b, weights=weights, near=start), x, rtol=0, atol=1e-12)
+    monkeypatch.setattr(projection, "_ROW_STEPS", 0)  # the obvious algorithm: sort each row
+    np.testing.assert_allclose(project_rows_simplex(b, weights=weights), x, rtol=0, atol=1e-12)
 
 
 def test_a_row_without_entries_is_refused() -> None:

@@ -89,3 +89,16 @@ def test_codes_outside_the_domain_and_unknown_columns_are_refused() -> None:
         RowTypes.of({"a": np.array([0, 3])}, ["a"], shape={"a": 3})
     with pytest.raises(UsageError, match="did you mean 'age'"):
         RowTypes.of({"age": np.array([0])}, ["aeg"], shape={"age": 3})
+
+
+@pytest.mark.parametrize("sizes", [(3, 4), (1000, 1000, 1000), (1 << 40, 1 << 40, 5), (1,), ()])
+def test_types_by_numbers_are_those_of_sorted_rows(sizes: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(len(sizes))
+    few = [rng.integers(0, s, min(s, 3)) for s in sizes]
+    codes = {str(i): rng.choice(values, 200) for i, values in enumerate(few)}
+    types = RowTypes.of(codes, list(codes), shape={str(i): s for i, s in enumerate(sizes)}, rows=200)
+    table = np.stack(list(codes.values()), axis=1) if codes else np.zeros((200, 0), dtype=np.int64)
+    found, inverse, counts = np.unique(table, axis=0, return_inverse=True, return_counts=True)
+    assert np.array_equal(types.codes, found)
+    assert np.array_equal(types.of_row, inverse.reshape(-1))
+    assert np.array_equal(types.multiplicity, counts)

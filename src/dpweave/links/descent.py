@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class FeasibleSet(Protocol):
     r"""A convex set :math:`\Omega` of weighted bi-adjacency matrices over pairs of types."""
 
-    def project(self, b: FloatArray) -> FloatArray:
-        """Nearest point of the set."""
+    def project(self, b: FloatArray, near: FloatArray | None = None) -> FloatArray:
+        """Nearest point of the set. ``near`` is one of its points that it may be near to: it saves time, nothing else."""
         ...
 
     def extreme(self, gradient: FloatArray) -> FloatArray:
@@ -112,7 +112,7 @@ def descend(
     done = 0
     for done in range(1, iterations + 1):
         gradient = _gradient(operator, ahead, target, links)
-        moved = feasible.project(ahead - step * gradient)
+        moved = feasible.project(ahead - step * gradient, b)
         if accelerate:
             uphill = float((operator.multiplicity * gradient * (moved - b)).sum()) > 0.0
             momentum = 1.0 if uphill else momentum

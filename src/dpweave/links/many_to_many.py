@@ -27,8 +27,8 @@ class CappedSimplex:
         if not 0 <= self.links <= self.multiplicity.sum():
             raise UsageError(f"{self.links} links do not fit on {self.multiplicity.sum():g} pairs")
 
-    def project(self, b: FloatArray) -> FloatArray:
-        """`thm::proj_cf`, weighted."""
+    def project(self, b: FloatArray, near: FloatArray | None = None) -> FloatArray:  # noqa: ARG002
+        """`thm::proj_cf`, weighted. One scalar is found as fast without a point to start from."""
         return project_capped_simplex(b, total=self.links, weights=self.multiplicity)
 
     def extreme(self, gradient: FloatArray) -> FloatArray:

@@ -32,9 +32,9 @@ class RowSimplices:
         """The rows of ``block``."""
         return cls(block.multiplicity / block.left.multiplicity[:, None])
 
-    def project(self, b: FloatArray) -> FloatArray:
+    def project(self, b: FloatArray, near: FloatArray | None = None) -> FloatArray:
         """Project each row by itself."""
-        return project_rows_simplex(b, weights=self.weights)
+        return project_rows_simplex(b, weights=self.weights, near=near)
 
     def extreme(self, gradient: FloatArray) -> FloatArray:
         """Each row on its cheapest parent."""

@@ -36,7 +36,7 @@ class MatchingPolytope:
         rows, others = block.left.multiplicity.astype(np.float64), block.right.multiplicity.astype(np.float64)
         return cls(block.multiplicity, rows, others, float(block.links))
 
-    def project(self, b: FloatArray) -> FloatArray:
+    def project(self, b: FloatArray, near: FloatArray | None = None) -> FloatArray:  # noqa: ARG002
         """Nearest matching, by Dykstra's alternating projections."""
         x = b
         memory = [np.zeros_like(b) for _ in range(3)]

@@ -10,7 +10,7 @@ expanded vector is constant on them, so that it is found without expanding.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,8 @@ _SMALL = 1 << 14
 """Up to this many undecided entries, sorting their breakpoints is cheaper than thinning them out further."""
 _NEWTON = 1 << 20
 """Up to this many entries, some Newton steps over all of them are cheaper than sorting a sample first."""
+_ROW_STEPS = 50
+"""Newton steps after which rows are sorted instead. A handful is the rule."""
 
 
 def project_capped_simplex(b: FloatArray, *, total: float, weights: FloatArray | None = None) -> FloatArray:
@@ -201,12 +203,15 @@ def _accurate_sum(x: FloatArray, w: FloatArray | None) -> float:
     return math.fsum(x[i : i + (1 << 14)] @ w[i : i + (1 << 14)] for i in starts)
 
 
-def project_rows_simplex(b: FloatArray, *, weights: FloatArray | None = None) -> FloatArray:
+def project_rows_simplex(
+    b: FloatArray, *, weights: FloatArray | None = None, near: FloatArray | None = None
+) -> FloatArray:
     r"""Nearest point to ``b`` whose rows are distributions: :math:`x_{ij} \ge 0, \sum_j w_{ij} x_{ij} = 1`.
 
     The per-row sets :math:`\Omega_i` of `apx::one-to-many`. With weights of at least 1 the bound x <= 1 holds by
-    itself; entries of weight 0 do not exist and are set to 0. Row by row it is :math:`\max(b_{ij} + y_i, 0)`;
-    sorting a row gives :math:`y_i`.
+    itself; entries of weight 0 do not exist and are set to 0. Row by row it is :math:`\max(b_{ij} + y_i, 0)`, whose sum is
+    convex in :math:`y_i`: Newton's method comes from above and is there as soon as no entry changes sign. It starts with
+    all entries positive, or with those that are so in ``near``, a point of the set that the answer may be near to.
 
     >>> project_rows_simplex(np.array([[0.5, 0.1, -1.0], [3.0, 0.0, 0.0]]))
     array([[0.7, 0.3, 0. ],
@@ -215,6 +220,34 @@ def project_rows_simplex(b: FloatArray, *, weights: FloatArray | None = None) ->
     w = np.ones(b.shape) if weights is None else np.broadcast_to(weights, b.shape)
     if not (w.sum(axis=1) > 0.0).all():
         raise UsageError("a row has no entry that may be positive, so it cannot add up to 1")
+    positive = w > 0.0 if near is None else (w > 0.0) & (near > 0.0)
+    y = _row_shifts(b, w, positive)
+    for _ in range(_ROW_STEPS):
+        before = positive
+        positive = b > -y[:, None]
+        if (positive == before).all():
+            break
+        y = _row_shifts(b, w, positive)
+    else:
+        y = _row_shifts_by_sorting(b, w)
+    x: FloatArray = np.where(w > 0.0, np.maximum(b + y[:, None], 0.0), 0.0)
+    x /= (w * x).sum(axis=1, keepdims=True)
+    return x
+
+
+def _row_shifts(b: FloatArray, w: FloatArray, positive: np.ndarray[Any, np.dtype[np.bool_]]) -> FloatArray:
+    """The ``y`` of each row if just these entries are positive; if none of a row is, the ``y`` at which all are."""
+    heavy = w * positive
+    mass = heavy.sum(axis=1)
+    if not mass.all():
+        heavy[mass == 0.0] = w[mass == 0.0]
+        mass = heavy.sum(axis=1)
+    y: FloatArray = (1.0 - np.einsum("ij,ij->i", heavy, b)) / mass
+    return y
+
+
+def _row_shifts_by_sorting(b: FloatArray, w: FloatArray) -> FloatArray:
+    """The same by sorting each row: the obvious algorithm."""
     values = np.where(w > 0.0, b, -np.inf)
     order = np.argsort(-values, axis=1, kind="stable")
     ordered = np.take_along_axis(values, order, axis=1)
@@ -222,7 +255,5 @@ def project_rows_simplex(b: FloatArray, *, weights: FloatArray | None = None) ->
     mass = np.cumsum(heavy, axis=1)
     shift = (1.0 - np.cumsum(heavy * np.where(heavy > 0.0, ordered, 0.0), axis=1)) / np.maximum(mass, 1e-300)
     kept = np.count_nonzero(ordered + shift > 0.0, axis=1)
-    y = np.take_along_axis(shift, np.maximum(kept, 1)[:, None] - 1, axis=1)
-    x: FloatArray = np.maximum(values + y, 0.0)
-    x /= (w * x).sum(axis=1, keepdims=True)
-    return x
+    y: FloatArray = np.take_along_axis(shift, np.maximum(kept, 1)[:, None] - 1, axis=1)[:, 0]
+    return y
