@@ -140,10 +140,10 @@ class Work:
 
 
 SECONDS = Work(
-    fits=1.4, values=8e-7, tree_cells=2e-5, rounds=7e-3, relations=0.4, whole=1e-7, sliced=1.2e-5, slices=0.0
+    fits=1.4, values=8e-7, tree_cells=2e-5, rounds=2e-3, relations=0.4, whole=1.5e-7, sliced=9e-6, slices=0.0
 )
 """Processor seconds for each unit of work, as benchmarks/explain.py measures them."""
-BYTES = Work(fits=2.8e8, values=60.0, tree_cells=0.0, rounds=0.0, relations=0.0, whole=20.0, sliced=0.0, slices=2e8)
+BYTES = Work(fits=2.8e8, values=60.0, tree_cells=0.0, rounds=0.0, relations=0.0, whole=5.0, sliced=0.0, slices=1.5e8)
 """Bytes at the peak for each unit of work."""
 
 
