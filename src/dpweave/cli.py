@@ -284,12 +284,17 @@ def report(
     Made from the release and the synthetic rows alone. It shows the promise, the certificate, and each noisy measurement with its error band next to the synthetic value.
     """
     from dpweave.model import load
+    from dpweave.progress import reporter
     from dpweave.report.html import report as write_report
 
     require_free_file(out, force=force)
+    steps = reporter(not quiet)
     with interruptible(out):
         loaded = load(model)
-        write_report(loaded, _read_copy(target, loaded.plan), out)
+        with steps.step("read the copy"):
+            copy = _read_copy(target, loaded.plan)
+        with steps.step("compare it with the release"):
+            write_report(loaded, copy, out)
     if as_json:
         say_json({"report": str(out), "bytes": out.stat().st_size})
     else:
@@ -373,6 +378,7 @@ def evaluate(
     ] = False,
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE.HTML", help="Write it as HTML too.")] = None,
     force: ForceOption = False,
+    quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Compare a copy with the real rows. NOT PRIVATE.
@@ -390,13 +396,14 @@ def evaluate(
         require_free_file(out, force=force)
     chosen = Plan.load(plan)
     with interruptible(*([] if out is None else [out])):
-        result = library_evaluate(source, _read_copy(target, chosen), chosen, k=k, target=predict)
+        copy = _read_copy(target, chosen)
+        result = library_evaluate(source, copy, chosen, k=k, target=predict, progress=not quiet)
         if out is not None:
             result.to_html(out)
     if as_json:
         say_json(result.to_dict())
     else:
-        say(str(result))
+        say(str(result), quiet=quiet)
 
 
 @app.command()

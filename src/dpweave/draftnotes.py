@@ -5,15 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dpweave.drafting import owned_by, propose_protect, sounds_like_people
+from dpweave.explanationtext import short
 from dpweave.plantext import Comments, plan_text
-from dpweave.schema.domain import Learn, Opaque
+from dpweave.schema.domain import Opaque
 
 if TYPE_CHECKING:
     from typing import Literal
 
+    from dpweave.explanation import Explanation, Learned
     from dpweave.plan import ColumnPlan, KeyPlan, Plan
 
 CANDIDATES = 6
+USUAL_EPSILON, USUAL_DELTA = 1.0, 1e-6
+"""At which prices are stated."""
 HEAD = (
     "A plan: everything public about one release. Edit it, read what it means, then spend:",
     "  dpweave explain plan.toml --epsilon 1",
@@ -67,11 +71,23 @@ def draft_text(
 def comments(plan: Plan, *, added: tuple[str, ...] = ()) -> Comments:
     """Return the words for a drafted plan; ``added`` are tables that became protected because nothing owns them."""
     private = [plan.table[n] for n in plan.promise.private]
+    explanation = plan.explain(epsilon=USUAL_EPSILON, delta=USUAL_DELTA)
+    prices = {item.column: item for item in explanation.learned}
     return Comments(
         head=HEAD,
-        before=BEFORE | {"protect": _who(plan, added), "public": _public(plan)},
+        before=BEFORE
+        | {
+            "protect": _who(plan, added),
+            "public": _public(plan),
+            "budget": (*BEFORE["budget"], *_price(plan, explanation)),
+        },
         tables={t.name: _table(plan, t.name) for t in plan.tables},
-        columns={(t.name, c.name): said for t in private for c in t.columns if (said := _column(c))},
+        columns={
+            (t.name, c.name): said
+            for t in private
+            for c in t.columns
+            if (said := _column(c, prices.get(f"{t.name}.{c.name}")))
+        },
         keys={(t.name, k.key.name): _key(t.name, k) for t in private for k in t.keys},
     )
 
@@ -116,21 +132,33 @@ def _table(plan: Plan, name: str) -> tuple[str, ...]:
         return (f"{name}: public, copied as it is.",)
     root, chain = plan.promise.root(name), plan.promise.chain(name)
     if not chain:
-        return (
-            f"{name}: protected. Give rows = N (about how many, if that is no secret) to be warned of too much noise.",
-        )
+        return (f"{name}: protected. Give rows = N (about how many, if that is no secret) to have errors foretold.",)
     rows = plan.promise.owned_rows(root, name)
     return (f"{name}: owned. One row of {root} counts with at most {rows:,} rows here.",)
 
 
-def _column(column: ColumnPlan) -> str:
+def _column(column: ColumnPlan, price: Learned | None) -> str:
     if isinstance(column.domain, Opaque):
         return "looks like an identifier or prose"
-    if not isinstance(column.domain, Learn):
+    if price is None:
         return ""
-    if column.column.type.kind == "text":
-        return "costs epsilon and delta"
-    return "costs epsilon"
+    if price.kind == "categories":
+        return f"costs epsilon and delta; a value needs about {price.threshold:,} rows"
+    return f"costs epsilon; bins are found with noise of {short(price.sigma)} rows"
+
+
+def _price(plan: Plan, explanation: Explanation) -> tuple[str, ...]:
+    """What all learned domains cost together, and that declaring them is free."""
+    count = sum(item.kind != "degrees" for item in explanation.learned)
+    if not count:
+        return ()
+    part = max(
+        sum(s.share for s in explanation.budget if s.group == "domains" and u in s.touches) for u in plan.protect
+    )
+    return (
+        f"{count} domains are to be learned here, which takes {part:.0%} of the budget; declared ones are free. Rows and noise "
+        f"beside the columns are for epsilon {USUAL_EPSILON:g}: half of that about doubles them.",
+    )
 
 
 def _key(table: str, plan: KeyPlan) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ count as attached from the start. A pure junction of two keys is one many-to-man
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from dpweave.links.degrees import buckets
@@ -118,6 +119,7 @@ def measured_columns(plan: Plan, table: str) -> tuple[str, ...]:
     return tuple(derived_codecs(plan, table)) if external else model_columns(plan, table)
 
 
+@lru_cache(maxsize=16)
 def relations(plan: Plan) -> tuple[Relation, ...]:
     """Every foreign key of the private tables, in the order they are woven."""
     wired = {name: [k.key.name for k in plan.table[name].keys] for name in plan.public}

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpweave.errors import UsageError, nearest
+from dpweave.progress import reporter
 from dpweave.report.coding import encode
 from dpweave.report.comparing import (
     SHOWN_PAIRS,
@@ -43,7 +44,7 @@ from dpweave.report.rivals import (
 from dpweave.schema.domain import Bins, Categories, Learn, bins_at, to_axis
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import pyarrow as pa
 
@@ -126,19 +127,22 @@ def evaluate(
     target: str | None = None,
     learners: bool = True,
     seed: int = 0,
+    progress: bool | Callable[[str, float], None] = False,
 ) -> Evaluation:
     """Compare a synthetic database with the real rows of ``source``. NOT PRIVATE: the result must not be shared.
 
     ``k`` is the largest number of columns counted together. ``target`` names a column, as ``table.column``, that a model
     trained on synthetic rows shall predict on real ones. ``learners`` trains that model, and one that tells real rows from
-    synthetic ones, and asks SDMetrics; without it only counts are compared, which is quick. ``seed`` draws the rivals and the samples. Domains that ``plan``
-    leaves to be learned are read off the real rows, which is fine here and nowhere else.
+    synthetic ones, and asks SDMetrics; without it only counts are compared, which is quick. ``seed`` draws the rivals and the
+    samples. ``progress`` shows bars, or is called with step and share. Domains that ``plan`` leaves to be learned are read
+    off the real rows, which is fine here and nowhere else.
     """
     from dpweave.sources import open_source
 
     if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= 6:
         raise UsageError(f"k must be a whole number from 1 to 6, not {k!r}")
-    with open_source(source) as opened:
+    steps = reporter(progress)
+    with steps.step("read the real tables"), open_source(source) as opened:
         plan.require(opened.catalogue)
         opened.declare(plan.database)
         real_tables = {name: read(opened, name) for name in plan.database.names}
@@ -154,22 +158,30 @@ def evaluate(
     }
     notes: list[str] = []
     private = [n for n in plan.database.names if n not in plan.public]
-    errors = [e for n in private for e in within_errors(plan, real, rivals, n, k=k, rng=rng)]
-    retentions, associations = [], []
-    for crossing in crossings(plan):
-        found = crossing_errors(crossing, real, rivals, k=k, rng=rng)
-        if found is None:
-            notes.append(f"{crossing.name}: the real database has no linked rows here")
-            continue
-        errors.append(found)
-        pairs, kept = associated(crossing, real, rivals, rng=rng)
-        retentions.append(kept)
-        associations += pairs
+    errors: list[WorkloadError] = []
+    with steps.step("compare tables"):
+        for i, name in enumerate(private):
+            steps.inside(name, i / len(private))
+            errors += within_errors(plan, real, rivals, name, k=k, rng=rng)
+    retentions, associations, ways = [], [], crossings(plan)
+    with steps.step("compare across keys"):
+        for i, crossing in enumerate(ways):
+            steps.inside(crossing.name, i / len(ways))
+            found = crossing_errors(crossing, real, rivals, k=k, rng=rng)
+            if found is None:
+                notes.append(f"{crossing.name}: the real database has no linked rows here")
+                continue
+            errors.append(found)
+            pairs, kept = associated(crossing, real, rivals, rng=rng)
+            retentions.append(kept)
+            associations += pairs
     from dpweave.report.learners import closest_records, scores
 
-    extra = closest_records(plan, real, rivals, rng)
+    with steps.step("distances to the closest record"):
+        extra = closest_records(plan, real, rivals, rng)
     if learners:
-        found_scores, more = scores(plan, real, rivals, real_tables=real_tables, db=db, target=goal, rng=rng)
+        with steps.step("train on synthetic rows, test on real ones"):
+            found_scores, more = scores(plan, real, rivals, real_tables=real_tables, db=db, target=goal, rng=rng)
         extra, notes = [*extra, *found_scores], [*notes, *more]
     return Evaluation(
         k=k,
