@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import dpweave as dw
-from dpweave.errors import PlanError, UsageError
+from dpweave.errors import PlanError, SourceError, UsageError
 from dpweave.plan import ColumnPlan, KeyPlan, Plan, Shares, TablePlan
 from dpweave.schema.domain import Bins, Categories, Learn, Opaque, even_bins
 from dpweave.schema.model import Column, ForeignKey, Type
@@ -170,15 +170,18 @@ def test_files_that_are_no_plan(content, tmp_path):
 def test_a_plan_for_another_schema(plan, tmp_path):
     other = tmp_path / "other.duckdb"
     changes = {
-        "CREATE TABLE staff (id INTEGER PRIMARY KEY, boss INTEGER, grade SMALLINT, note TEXT)": "no table 'countries'",
-        SHOP.replace("grade", "rank"): "'staff' has no column 'grade'",
-        SHOP.replace("grade SMALLINT", "grade DATE"): "staff.grade is date",
+        "CREATE TABLE staff (id INTEGER PRIMARY KEY, boss INTEGER, grade SMALLINT, note TEXT)": (
+            SourceError,
+            "no table 'countries'",
+        ),
+        SHOP.replace("grade", "rank"): (PlanError, "'staff' has no column 'grade'"),
+        SHOP.replace("grade SMALLINT", "grade DATE"): (PlanError, "staff.grade is date"),
     }
-    for ddl, says in changes.items():
+    for ddl, (trouble, says) in changes.items():
         other.unlink(missing_ok=True)
         with duckdb.connect(str(other)) as connection:
             connection.execute(ddl)
-        with pytest.raises(PlanError, match=says):
+        with pytest.raises(trouble, match=says):
             dw.fit(other, plan, epsilon=1.0, delta=1e-6, ledger=tmp_path / "ledger.jsonl")
         assert not (tmp_path / "ledger.jsonl").exists()
 
