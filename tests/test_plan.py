@@ -209,3 +209,84 @@ def test_shares_are_checked():
         with pytest.raises(PlanError):
             Shares(tables=wrong)
     assert replace(Shares(), tables=2).tables == 2
+
+
+# -- what cannot be kept is refused before anything is spent ---------------------------------------------------------
+
+
+def _dated(lower: object, upper: object, **rule: object) -> Plan:
+    return Plan.from_toml(
+        f"""
+protect = ["clients"]
+constraints = [{{ table = "orders", lower = "made", upper = "sent" }}, {{ table = "orders", lower = "joined", upper = "made", key = "client" }}]
+[tables.clients]
+primary_key = ["id"]
+[tables.clients.columns]
+id = {{ type = "int64", nullable = false, domain = "key" }}
+joined = {{ type = "int64", domain = {{ low = 0, high = 99, bins = 10 }} }}
+[tables.orders]
+primary_key = ["id"]
+[tables.orders.columns]
+id = {{ type = "int64", nullable = false, domain = "key" }}
+client = {{ type = "int64", nullable = false, domain = "key" }}
+made = {{ type = "int64", domain = {lower} }}
+sent = {{ type = "int64", domain = {upper} }}
+[tables.orders.keys.client]
+columns = ["client"]
+references = "clients"
+target = ["id"]
+role = "owning"
+max_degree = 3
+"""
+    )
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "says"),
+    [
+        ("{ low = 50, high = 99, bins = 5 }", "{ low = 0, high = 49, bins = 5 }", "contradicts the declared domains"),
+        ("{ low = 0, high = 99, bins = 5 }", "[1, 2, 3]", "could not be kept within the declared domains"),
+        ("{ low = 10, high = 99, bins = 5 }", "{ low = 0, high = 99, bins = 5 }", "could not be kept"),
+        ("{ low = 0, high = 49, bins = 5 }", "{ low = 0, high = 99, bins = 5 }", "let 'made' begin no lower"),
+    ],
+)
+def test_a_rule_that_contradicts_a_domain(lower, upper, says, tmp_path):
+    plan = _dated(lower, upper)
+    frames = {
+        "clients": pa.table({"id": [1], "joined": [1]}),
+        "orders": pa.table({"id": [1], "client": [1], "made": [1], "sent": [1]}),
+    }
+    with pytest.raises(PlanError, match=says):
+        dw.fit(frames, plan, epsilon=1.0, delta=1e-6, ledger=tmp_path / "ledger.jsonl")
+    assert not (tmp_path / "ledger.jsonl").exists()
+    assert _dated("{ low = 0, high = 99, bins = 5 }", '"learn"').explain(epsilon=1.0, delta=1e-6).budget
+
+
+@pytest.mark.parametrize(
+    ("rules", "says"),
+    [
+        ([{"columns": ["made"], "dependent": "sent"}, {"columns": ["sent"], "dependent": "made"}], "in a circle"),
+        (
+            [{"columns": ["made"], "dependent": "sent"}, {"columns": ["kind"], "dependent": "sent"}],
+            "both decide 'sent'",
+        ),
+        ([{"columns": ["made"], "dependent": "kind"}, {"lower": "made", "upper": "sent"}], "both decide 'made'"),
+        ([{"lower": "made", "upper": "sent"}, {"lower": "made", "upper": "sent"}], "declared twice"),
+    ],
+)
+def test_rules_that_would_undo_each_other(rules, says):
+    columns = tuple(ColumnPlan(Column(n, Type("integer")), Bins((0, 9))) for n in ("made", "sent", "kind"))
+    data = _plan_with(columns).to_dict() | {"constraints": [{"table": "t", **rule} for rule in rules]}
+    with pytest.raises(PlanError, match=says):
+        Plan.from_dict(data)
+
+
+def test_a_promised_bound_that_declared_rows_cannot_keep():
+    data = _dated('"learn"', '"learn"').to_dict() | {"neighbours": "record"}
+    data["tables"]["clients"]["rows"] = 100
+    data["tables"]["orders"] |= {"rows": 300}
+    assert Plan.from_dict(data).neighbours == "record"
+    data["tables"]["orders"]["keys"]["client"]["max_degree"] = 1
+    with pytest.raises(PlanError, match=r"max_degree = 1 .* raise it to at least 3"):
+        Plan.from_dict(data)
+    assert Plan.from_dict(data | {"on_excess": "truncate"}).on_excess == "truncate"

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from dpweave.constraints import require_possible
 from dpweave.errors import BudgetError, PlanError, UsageError
 from dpweave.links.base import LinkModel, link_model
 from dpweave.links.workload import cross_workloads
@@ -199,6 +200,7 @@ def allocate(plan: Plan, *, epsilon: float, delta: float) -> Allocation:
     """Share (epsilon, delta) over the tasks of ``plan``; depends on public facts alone."""
     require_number("epsilon", epsilon, low=0)
     require_number("delta", delta, low=0, high=1)
+    require_possible(plan)
     _require_served(plan)
     todo = tasks(plan)
     reach = {task: touched(plan, task) for task in todo}

@@ -6,17 +6,20 @@ Everything here is post-processing. What it had to change is counted, so that th
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpweave.errors import PlanError, nearest
+from dpweave.schema.domain import Bins, Categories, to_axis
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
 
+    from dpweave.plan import ColumnPlan, Plan
     from dpweave.privacy.window import IntArray
     from dpweave.schema.model import Database
 
@@ -118,9 +121,9 @@ def obey(
     """
     changed = dict.fromkeys(map(str, rules), 0)
     ordered = [r for r in rules if isinstance(r, Ordered)]
-    for rule in rules:
-        if isinstance(rule, Determined):
-            changed[str(rule)] += _settle(rule, tables, {} if settled is None else settled.setdefault(str(rule), {}))
+    for dependence in _settling_order(rules):
+        known = {} if settled is None else settled.setdefault(str(dependence), {})
+        changed[str(dependence)] += _settle(dependence, tables, known)
     for rule in ordered:
         if rule.key is None:
             changed[str(rule)] += _swap(rule, tables)
@@ -208,15 +211,68 @@ def _settle(rule: Determined, tables: dict[str, pa.Table], settled: dict[tuple[A
     return sum(a != b for a, b in zip(made, values, strict=True))
 
 
+def _settling_order(rules: Sequence[Constraint]) -> list[Determined]:
+    """Rules of dependence, such that a value is settled before what depends on it."""
+    found = [r for r in rules if isinstance(r, Determined)]
+    before = {r: [o for o in found if o.table == r.table and o.dependent in r.columns] for r in found}
+    try:
+        return list(TopologicalSorter(before).static_order())
+    except CycleError:
+        raise PlanError(f"{' and '.join(map(str, found))} depend on each other in a circle; drop one of them") from None
+
+
 def check_together(rules: Sequence[Constraint]) -> None:
-    """Refuse rules that would undo each other: a value that is determined cannot also be raised or swapped."""
-    determined = {(r.table, r.dependent): r for r in rules if isinstance(r, Determined)}
+    """Refuse rules that would undo each other.
+
+    A value that is determined cannot also be raised or swapped, nor can one that determines others, and only one rule may
+    determine it.
+    """
+    if len(set(rules)) != len(rules):
+        raise PlanError("a constraint is declared twice")
+    decided: dict[tuple[str, str], Determined] = {}
+    for own in _settling_order(rules):
+        other = decided.setdefault((own.table, own.dependent), own)
+        if other != own:
+            raise PlanError(f"{own} and {other} both decide {own.dependent!r}; drop one of them")
+        decided |= {(own.table, c): own for c in own.columns if (own.table, c) not in decided}
     for rule in rules:
         if isinstance(rule, Ordered):
             for column in (rule.upper, *([rule.lower] if rule.key is None else [])):
-                if (rule.table, column) in determined:
+                if (rule.table, column) in decided:
                     raise PlanError(
-                        f"{rule} and {determined[rule.table, column]} both decide {column!r}; drop one of them"
+                        f"{rule} and {decided[rule.table, column]} both decide {column!r}; drop one of them"
                     )
-    if len(set(rules)) != len(rules):
-        raise PlanError("a constraint is declared twice")
+
+
+def require_possible(plan: Plan) -> None:
+    """Refuse rules that declared domains contradict, or that could not be kept without leaving them."""
+    for rule in plan.constraints:
+        if not isinstance(rule, Ordered):
+            continue
+        table = plan.table[rule.table]
+        below = table if rule.key is None else plan.table[table.key[rule.key].key.target]
+        low, high = declared_range(below.column[rule.lower]), declared_range(table.column[rule.upper])
+        if low is None or high is None:
+            continue
+        if low[0] > high[1]:
+            raise PlanError(
+                f"{rule} contradicts the declared domains: {rule.lower!r} begins above the end of {rule.upper!r}"
+            )
+        if low[1] > high[1] or (rule.key is None and low[0] > high[0]):
+            raise PlanError(
+                f"{rule} could not be kept within the declared domains; let {rule.upper!r} begin no lower and end no earlier "
+                f"than {rule.lower!r}"
+            )
+
+
+def declared_range(column: ColumnPlan) -> tuple[float, float] | None:
+    """Smallest and largest value that a plan declares for a column, on its number line; None where it does not."""
+    kind = column.column.type
+    match column.domain:
+        case Bins(edges=edges):
+            last = to_axis(kind, edges[-1])
+            return to_axis(kind, edges[0]), last if kind.kind == "float" else last - 1
+        case Categories(values=values, other=False) if kind.ordered:
+            points = [to_axis(kind, v) for v in values]
+            return min(points), max(points)
+    return None

@@ -208,6 +208,9 @@ class Plan:
                 raise PlanError(f"{constraint}: public tables are copied as they are")
         _ = self.promise
         _ = joined(self)
+        for table in self.tables:
+            for key in table.keys:
+                self._check_room(table, key)
 
     def _check(self, table: TablePlan) -> None:
         from dpweave.tables.base import registered
@@ -267,6 +270,16 @@ class Plan:
                     else "leads to a private table, so its role is owning or linking"
                 )
                 raise PlanError(f"{where} {need}, not {key.role}")
+
+    def _check_room(self, table: TablePlan, key: KeyPlan) -> None:
+        """Refuse a promised bound that the declared numbers of rows cannot keep."""
+        rows, targets, bound = table.rows, self.table[key.key.target].rows, key.max_degree
+        promised = self.neighbours == "record" and self.on_excess == "refuse" and not table.table.is_nullable(key.key)
+        if promised and rows is not None and targets is not None and bound is not None and rows > bound * targets:
+            raise PlanError(
+                f"max_degree = {bound} of the foreign key {key.key.name!r} of {table.name!r} cannot hold: {rows:,} declared rows "
+                f"must each lead to one of {targets:,} rows of {key.key.target!r}; raise it to at least {-(-rows // max(targets, 1))}"
+            )
 
     @cached_property
     def database(self) -> Database:
