@@ -201,11 +201,11 @@ class Plan:
             raise PlanError(f"k must be a whole number of at least 2, not {self.k!r}")
         for table in self.tables:
             self._check(table)
-        check_together(self.constraints)
         for constraint in self.constraints:
             constraint.check(self.database)
             if constraint.table in self.public:
                 raise PlanError(f"{constraint}: public tables are copied as they are")
+        check_together(self.constraints)
         _ = self.promise
         _ = joined(self)
         for table in self.tables:
