@@ -1,6 +1,6 @@
-"""What ``explain`` foretells against what a fit takes: CPU time, memory, and error of the links.
+"""What ``explain`` foretells against what a fit and one copy take: CPU time and memory.
 
-    python benchmarks/explain.py [--cases 20] [--resume explain.json] [--constants]
+    python benchmarks/explain.py [--cases 17] [--resume explain.json] [--constants]
 
 Every case is a made-up database of two tables (parents, and children that each lead to one parent), with so many rows,
 columns, values per column, and one mechanism. A fresh process fits and samples it; CPU seconds are those of fit and

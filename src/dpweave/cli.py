@@ -37,7 +37,8 @@ app = typer.Typer(
     name="dpweave",
     help="Turn a private relational database into a synthetic one that anybody may have.",
     epilog="Start with 'dpweave demo', or with 'dpweave draft SOURCE -o plan.toml'. "
-    "Exit codes: 0 done, 1 bug, 2 usage, 3 bad plan or schema, 4 budget refused, 5 source or target trouble.",
+    "Exit codes: 0 done, 1 bug, 2 usage, 3 bad plan or schema, 4 budget refused, 5 source or target trouble, "
+    "130 interrupted.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -381,7 +382,7 @@ def evaluate(
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare a copy with the real rows. NOT PRIVATE.
+    """Compare a copy with the real rows: NOT PRIVATE.
 
     No budget covers this, and the result must not leave those who may see SOURCE. It is for people who hold the data and want to know how good the copy is.
     """
