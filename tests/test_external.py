@@ -23,6 +23,7 @@ from dpweave.plan import External, Plan
 from dpweave.privacy.accounting import declared_rho, epsilon_of_rho, rho_of_epsilon, subtract
 from dpweave.privacy.ledger import read, set_cap
 from dpweave.schema.domain import Learn
+from dpweave.tables import base
 from tests.test_cli import schema
 
 TOML = """
@@ -350,6 +351,27 @@ def test_the_plan_survives_toml(plan):
     assert Plan.from_toml(plan.to_toml()) == plan
     other = with_users(plan, external=External(rho=0.2))
     assert Plan.from_toml(other.to_toml()) == other
+
+
+def test_models_that_cannot_be_held_are_refused(source, plan, tmp_path, monkeypatch):
+    """A column, a table and a limit that are too large: each before anything is spent."""
+    book = tmp_path / "ledger.jsonl"
+    own = with_users(plan, mechanism="mst", external=None)
+    text = own.to_toml().replace("{ low = 0, high = 99, bins = 4 }", "{ low = 0, high = 2000000, bins = %d }")
+    assert "%d" in text
+    with pytest.raises(PlanError, match=r"'users': column 'age' has 1000002 codes, more than the limit of 1000000"):
+        dw.fit(source, Plan.from_toml(text % 1_000_001), epsilon=1.0, delta=1e-6, ledger=book)
+    with pytest.raises(PlanError, match=r"'users': .* a model of 7 cells, more than the limit of 6.*raise model_cells"):
+        dw.fit(source, with_users(own, model_cells=6), epsilon=1.0, delta=1e-6, ledger=book)
+    monkeypatch.setattr(base, "find_spec", lambda name: None)
+    large = with_users(own, model_cells=1 << 22)
+    assert Plan.from_toml(large.to_toml()) == large
+    with pytest.raises(PlanError, match="pip install"):
+        dw.fit(source, large, epsilon=1.0, delta=1e-6, ledger=book)
+    assert not book.exists()
+    for wrong in (0, True, 1.5, "many"):
+        with pytest.raises(PlanError, match="model_cells of table 'users'"):
+            with_users(own, model_cells=wrong)
 
 
 # -- files, learned domains, the command line --------------------------------------------------------------------------

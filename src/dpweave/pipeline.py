@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from dpweave.budget import (
     link_task,
     relation_model,
 )
-from dpweave.errors import UsageError
+from dpweave.errors import PlanError, UsageError
 from dpweave.links.evidence import describe
 from dpweave.model import Model, degree_counts
 from dpweave.privacy.accounting import Budget
@@ -38,7 +39,7 @@ from dpweave.relations import (
     relations,
 )
 from dpweave.schema.codec import Codec
-from dpweave.schema.domain import Domain, Learn, View, degree
+from dpweave.schema.domain import Domain, Learn, View, degree, size
 from dpweave.sources import open_source
 from dpweave.tables.aim import MAX_TRIPLES
 from dpweave.tables.base import Structure, table_model
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
     from dpweave.privacy.window import Columns, IntArray, NoisyMarginal
     from dpweave.schema.domain import Bins
     from dpweave.sources.base import Source
-    from dpweave.tables.base import FittedTable
+    from dpweave.tables.base import FittedTable, TableModel
 
 
 def fit(
@@ -81,6 +82,7 @@ def fit(
     """
     allocation = allocate(plan, epsilon=epsilon, delta=delta)
     plan, brought = bring(plan, external)
+    models = {name: (_model(plan, name, brought), _structure(plan, name)) for name in plan.promise.private}
     report = reporter(progress)
     with open_source(source) as opened:
         opened.require_tables(plan.database.names)
@@ -96,13 +98,31 @@ def fit(
         public = {name: _read_public(opened, name, report) for name in plan.public}
         plan = _learn_domains(curator, plan, allocation, public, report)
         sizes = _measure_sizes(curator, allocation, report)
-        tables, mechanisms = _fit_tables(curator, plan, allocation, sizes, brought, report)
+        tables, mechanisms = _fit_tables(curator, plan, allocation, sizes, models, report)
         fabric = Fabric(plan, sizes, tables, public, degree_counts(plan, curator.release))
         found = _learn_links(curator, fabric, allocation, report)
         certificate = certify(
             plan.promise, book, delta=delta, insecure=curator.insecure, evidence=found, external=elsewhere
         )
     return Model(fabric, certificate, curator.release, mechanisms)
+
+
+def _model(plan: Plan, name: str, brought: Mapping[str, Brought]) -> TableModel:
+    """Return the table model of a table; what cannot be made is refused, before anything is spent."""
+    return table_model(plan.table[name].mechanism, **({"codes": brought[name].codes} if name in brought else {}))
+
+
+def _structure(plan: Plan, name: str) -> Structure:
+    """Return the size limits of a table's model; columns that they cannot hold are refused, before anything is spent."""
+    table = plan.table[name]
+    structure = Structure() if table.model_cells is None else Structure(max_model_cells=table.model_cells)
+    declared = {c.name: c for c in table.modelled if not isinstance(c.domain, Learn | None)}
+    shape = {n: size(c.domain, nullable=c.column.nullable) for n, c in declared.items()}  # type: ignore[arg-type]
+    try:
+        structure.require_room(shape, cells=sum(shape.values()))
+    except PlanError as error:
+        raise PlanError(f"table {name!r}: {error}") from None
+    return structure
 
 
 def _charge_external(book: Ledger, plan: Plan, brought: Mapping[str, Brought]) -> list[dict[str, object]]:
@@ -207,26 +227,26 @@ def _fit_tables(
     plan: Plan,
     allocation: Allocation,
     sizes: dict[str, float],
-    brought: Mapping[str, Brought],
+    models: Mapping[str, tuple[TableModel, Structure]],
     report: Progress,
 ) -> tuple[dict[str, FittedTable], dict[str, str]]:
     """Fit every private table that has columns; one made elsewhere spends only on the columns its rows lack."""
     fitted: dict[str, FittedTable] = {}
     mechanisms: dict[str, str] = {}
     shares = {task.table: rho for task, rho in allocation.tasks.items() if task.group == "tables"}
-    for name, rho in (dict.fromkeys(brought, 0.0) | shares).items():
-        table = plan.table[name]
+    for name, rho in (dict.fromkeys(declared_costs(plan), 0.0) | shares).items():
+        model, structure = models[name]
         window = curator.window(View.of_table(name, model_columns(plan, name)), name=Task("tables", name).name)
-        model = table_model(table.mechanism, **({"codes": brought[name].codes} if name in brought else {}))
-        with report.step(f"fit table {table.name}"):
-            fitted[table.name] = model.fit(
+        workload = _favoured(plan, Task("tables", name), tuple(window.shape))
+        with report.step(f"fit table {name}"):
+            fitted[name] = model.fit(
                 window,
                 rho=rho,
-                rows=sizes[table.name],
-                structure=Structure(workload=_favoured(plan, Task("tables", name), tuple(window.shape))),
+                rows=sizes[name],
+                structure=replace(structure, workload=workload),
                 progress=report.inside,
             )
-        mechanisms[table.name] = model.name
+        mechanisms[name] = model.name
     return fitted, mechanisms
 
 

@@ -132,6 +132,8 @@ class TablePlan:
     rows: int | None = None
     weight: float = 1.0
     namespace: str | None = None
+    model_cells: int | None = None
+    """Cells that the table's model may have; beyond what dpweave's own estimator holds, mbi must be installed."""
     external: External | None = None
     """For the mechanism ``external``: what was declared about rows made elsewhere."""
 
@@ -229,6 +231,9 @@ class Plan:
         if table.external is not None and (table.name in self.public or not table.modelled):
             why = "is public and copied as it is" if table.name in self.public else "has only keys"
             raise PlanError(f"table {table.name!r} cannot be made elsewhere: it {why}; take another mechanism")
+        cells = table.model_cells
+        if cells is not None and (isinstance(cells, bool) or not isinstance(cells, int) or cells < 1):
+            raise PlanError(f"model_cells of table {table.name!r} must be a whole number of at least 1, not {cells!r}")
         if table.rows is not None and (
             isinstance(table.rows, bool) or not isinstance(table.rows, int) or table.rows < 0
         ):
@@ -493,6 +498,7 @@ def _workload_from_dict(data: Mapping[str, Any]) -> WorkloadPlan:
     return WorkloadPlan(_names("columns of a workload", data.get("columns", [])), data.get("weight", 1.0))
 
 
+_PLAIN_FIELDS = ("mechanism", "rows", "weight", "namespace", "model_cells")
 _DEFAULTS = {f.name: f.default for f in fields(TablePlan)}
 
 
@@ -502,7 +508,7 @@ def _table_to_dict(table: TablePlan) -> dict[str, Any]:
         out["primary_key"] = list(table.primary_key)
     if table.unique:
         out["unique"] = [list(u) for u in table.unique]
-    for name in ("mechanism", "rows", "weight", "namespace"):
+    for name in _PLAIN_FIELDS:
         if getattr(table, name) != _DEFAULTS[name]:
             out[name] = getattr(table, name)
     if table.external is not None:
@@ -515,7 +521,7 @@ def _table_to_dict(table: TablePlan) -> dict[str, Any]:
 
 def _table_from_dict(name: str, data: Mapping[str, Any]) -> TablePlan:
     where = f"tables.{name}"
-    known = ("primary_key", "unique", "mechanism", "rows", "weight", "namespace", "external", "columns", "keys")
+    known = ("primary_key", "unique", *_PLAIN_FIELDS, "external", "columns", "keys")
     _refuse_unknown(where, data, known)
     external = _mapping(f"{where}.external", data["external"]) if "external" in data else None
     _refuse_unknown(f"{where}.external", external or {}, [f.name for f in fields(External)])
@@ -531,7 +537,7 @@ def _table_from_dict(name: str, data: Mapping[str, Any]) -> TablePlan:
         unique=tuple(_names(f"{where}.unique", u) for u in data.get("unique", [])),
         keys=tuple(_key_from_dict(f"{where}.keys.{k}", k, _mapping(f"{where}.keys.{k}", v)) for k, v in keys.items()),
         external=None if external is None else External(**external),
-        **{n: data[n] for n in ("mechanism", "rows", "weight", "namespace") if n in data},
+        **{n: data[n] for n in _PLAIN_FIELDS if n in data},
     )
 
 

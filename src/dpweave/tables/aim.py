@@ -36,11 +36,12 @@ class AIM:
     measuring it would gain over the noise it would bring. :math:`w_r` adds up the workload's weights, each times the number of
     columns it shares with r. Candidates that would make the model too large wait; the allowance grows with the budget
     spent. ``rounds`` per column sets the first noise level, ``selection`` is the share of rho for choosing.
+    A model has at most ``model_cells`` cells: by default an eighth of what the structure allows, since a round costs as much.
     """
 
     rounds: float = 16.0
     selection: float = 0.1
-    model_cells: int = 1 << 18
+    model_cells: int | None = None
     name: str = field(default="aim", init=False)
 
     def __post_init__(self) -> None:
@@ -102,7 +103,8 @@ class AIM:
         """Candidates whose model stays within the part of the size limit that the spent budget has earned."""
         purse = session.purse
         earned = min(1.0, (purse.rho - purse.left + rho) / purse.rho)
-        limit = min(self.model_cells, session.structure.max_model_cells)
+        most = session.structure.max_model_cells
+        limit = most // 8 if self.model_cells is None else min(self.model_cells, most)
         return [c for c in weights if len(c) == 1 or session.admits(session.reduction.variables(c), earned * limit)]
 
 

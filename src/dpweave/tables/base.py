@@ -10,12 +10,14 @@ import math
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from dpweave.errors import BudgetError, PlanError, UsageError, nearest
+from dpweave.schema.domain import MAX_CELLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,10 +28,18 @@ BoolArray = npt.NDArray[np.bool_]
 
 ENTRY_POINTS = "dpweave.table_models"
 BUILT_IN = {name: f"dpweave.tables.{name}" for name in ("aim", "auto", "external", "independent", "mst", "woven")}
-MAX_CELLS = 1 << 20
-"""Cells one marginal may have: eight megabytes."""
 MAX_MODEL_CELLS = 1 << 21
-"""Cells all factors of a fitted model may have together: sixteen megabytes, of which estimation holds a few copies."""
+"""Cells all factors of a fitted model may have together: sixteen megabytes, of which estimation holds a few copies. More
+than that is left to mbi (:mod:`dpweave.tables.graphical.large`)."""
+
+
+def require_mbi(cells: int, *, limit: int) -> None:
+    """Refuse a model of ``cells`` cells where mbi is not installed."""
+    if find_spec("mbi") is None:
+        raise PlanError(
+            f"a model of up to {cells:,} cells is more than the {limit:,} that dpweave's own estimator holds; "
+            f"lower it to that, or install mbi with pip install 'dpweave[mbi]'"
+        )
 
 
 @dataclass(frozen=True)
@@ -81,11 +91,26 @@ class Structure:
     def __post_init__(self) -> None:
         if self.max_cells < 1 or self.max_model_cells < 1:
             raise PlanError(f"size limits must be positive, got {self.max_cells} and {self.max_model_cells}")
+        if self.max_model_cells > MAX_MODEL_CELLS:
+            require_mbi(self.max_model_cells, limit=MAX_MODEL_CELLS)
         for columns, weight in (self.workload or {}).items():
             if not columns or len(set(columns)) != len(columns):
                 raise PlanError(f"a workload needs distinct columns, got {columns!r}")
             if not (math.isfinite(weight) and weight > 0):
                 raise PlanError(f"the weight of workload {columns} must be positive, got {weight}")
+
+    def require_room(self, shape: Mapping[str, int], *, cells: int) -> None:
+        """Refuse columns of ``shape`` that are too large, or a model of one-way marginals and zeros of ``cells`` cells."""
+        for column, size in shape.items():
+            if size > self.max_cells:
+                raise PlanError(
+                    f"column {column!r} has {size} codes, more than the limit of {self.max_cells} cells; coarsen it"
+                )
+        if cells > self.max_model_cells:
+            raise PlanError(
+                f"one-way marginals and structural zeros alone need a model of {cells} cells, more than the limit of "
+                f"{self.max_model_cells}; coarsen columns or raise model_cells"
+            )
 
     def check(self, shape: Mapping[str, int]) -> None:
         """Refuse facts that do not fit ``shape``."""

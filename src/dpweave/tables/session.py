@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpweave.errors import PlanError
-from dpweave.tables.base import Purse, Structure
+from dpweave.tables.base import MAX_MODEL_CELLS, Purse, Structure
 from dpweave.tables.graphical.estimation import Estimate, Measurement, Zero, estimate
+from dpweave.tables.graphical.large import estimate_large
 from dpweave.tables.graphical.table import GraphicalTable, require_possible
 from dpweave.tables.graphical.tree import Variables, model_cells
 from dpweave.tables.reduction import Merge, reduce
@@ -38,22 +38,9 @@ class Session:
         self.estimate: Estimate | None = None
         self._rows = rows
         self._totals: list[tuple[float, float]] = []
-        self._require_small()
+        modelled = {column: self.reduction.shape[column] for column in self.columns}
+        structure.require_room(modelled, cells=self.cells_with(()))
         require_possible(self.reduction.sizes, self.zeros)
-
-    def _require_small(self) -> None:
-        for column in self.reduction.columns:
-            if self.reduction.shape[column] > self.structure.max_cells:
-                raise PlanError(
-                    f"column {column!r} has {self.reduction.shape[column]} codes, more than the limit of "
-                    f"{self.structure.max_cells} cells; coarsen it or raise max_cells"
-                )
-        cells = self.cells_with(())
-        if cells > self.structure.max_model_cells:
-            raise PlanError(
-                f"one-way marginals and structural zeros alone need a model of {cells} cells, more than the limit of "
-                f"{self.structure.max_model_cells}; coarsen columns or raise max_model_cells"
-            )
 
     @property
     def columns(self) -> Columns:
@@ -147,11 +134,15 @@ class Session:
             self.measurements[v,] = Measurement((v,), counts, np.min(single.weight) / fan)
 
     def solve(self, *, iterations: int, tolerance: float) -> Estimate:
-        """Fit the model to all measurements, starting from the last fit."""
+        """Fit the model to all measurements, starting from the last fit; a very large one by mbi, from scratch."""
+        given = tuple(self.measurements.values())
+        if self.cells_with(()) > MAX_MODEL_CELLS:
+            self.estimate = estimate_large(self.reduction.sizes, given, total=self.total, zeros=self.zeros)
+            return self.estimate
         before = self.estimate.potentials if self.estimate is not None else None
         self.estimate = estimate(
             self.reduction.sizes,
-            tuple(self.measurements.values()),
+            given,
             total=self.total,
             zeros=self.zeros,
             start=before,
