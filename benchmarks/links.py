@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "links.json"
 PAGE = ROOT / "docs" / "decisions" / "links-map.md"
-LINK_SHARE = 0.25
+LINK_SHARE = 0.2
 """Share of rho for links where the user table is paid from the same budget."""
 
 Figures = dict[str, float]

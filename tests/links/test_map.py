@@ -176,6 +176,30 @@ def test_given_degrees_are_kept_and_bounding_brings_no_bias():
     assert share == pytest.approx(real, abs=0.015)
 
 
+def test_a_wrong_margin_goes_into_slack_and_not_into_the_lean():
+    rng = np.random.default_rng(5)
+    left, right, shape, pairs = relation(rng, effect=0.2)
+    degrees = np.bincount(pairs[:, 0], minlength=10_000)
+    wrong = np.where(left["a"] == 1, 2 * degrees, degrees)
+    measured = window(left, right, shape, pairs, l2=10.0, seed=5).measure([("a", "c"), ("a", "b", "c")], rho=20.0)
+    fits = [
+        fit_links(problem(left, right, shape, pairs), measured, degrees=Degrees(left=d), rng=rng)
+        for d in (degrees, wrong)
+    ]
+    (single,) = [t for t in fits[0].slack if t.left == ("a",)]
+    moved = [fit.slack[single] - fit.slack[single][[0, 2, 3]].mean() for fit in fits]
+    assert np.abs(moved[0]).max() < 0.05
+    assert moved[1][1] == pytest.approx(-math.log(2), abs=0.05)
+    leans = []
+    for fit in fits:
+        (cross,) = [t for t in fit.theta if t.columns == ("a", "c")]
+        leans.append(fit.theta[cross] - fit.theta[cross].mean(axis=1, keepdims=True))
+    agree = np.eye(4, dtype=bool)
+    for lean in leans:
+        assert lean[agree].mean() - lean[~agree].mean() == pytest.approx(math.log(1 + 0.2 / 0.8 * 4), abs=0.12)
+    assert not any(t.right == () for t in fits[1].theta)
+
+
 def test_wiring_again_costs_nothing_and_works_at_any_size():
     rng = np.random.default_rng(9)
     left, right, shape, pairs = relation(rng, effect=0.6)
