@@ -214,7 +214,8 @@ def prior_variances(stage: Stage) -> dict[Workload, float]:
 class _Coordinates:
     """Whitened coordinates z of all θ, in which the prior is standard normal; components of one shape go together.
 
-    A component's table is its z, centred along every axis and scaled by its prior's width over the root of its margins.
+    A component's table is its z, centred along every axis, scaled by its prior's width over the root of its margins and
+    bent (:func:`_bent`).
     """
 
     def __init__(self, stage: Stage, operator: LinkOperator, variance: Mapping[Workload, float]) -> None:
@@ -245,25 +246,37 @@ class _Coordinates:
         width = [1 / math.sqrt(1 + variance[t] * known[t]) for g in self.groups for t in g]
         self.width = np.repeat(width, [w[0].size for w in self._where for _ in range(len(w))])
 
-    def tables(self, z: FloatArray) -> list[FloatArray]:
-        """θ of each group."""
+    def deviations(self, z: FloatArray) -> list[FloatArray]:
+        """How far each group's densities are off independence, before they are bent."""
         return [
             scale * _centre(z[self._starts[i] : self._starts[i + 1]].reshape(scale.shape), self._roots[i])
             for i, scale in enumerate(self._scale)
         ]
 
-    def stacked(self, z: FloatArray) -> FloatArray:
+    def stacked(self, deviations: Sequence[FloatArray]) -> FloatArray:
         """θ of all components in the operator's matrix of answers."""
         out = np.zeros(self._answers)
-        for where, table in zip(self._where, self.tables(z), strict=True):
-            out.reshape(-1)[where] = table
+        for where, off in zip(self._where, deviations, strict=True):
+            out.reshape(-1)[where] = _bent(off)
         return out
 
-    def gradient(self, slope: FloatArray) -> FloatArray:
-        """Adjoint of :meth:`stacked`."""
+    def gradient(self, slope: FloatArray, deviations: Sequence[FloatArray]) -> FloatArray:
+        """Pull a gradient in θ back to z."""
         flat = slope.reshape(-1)
-        parts_ = [_centre(s * flat[w], r) for s, w, r in zip(self._scale, self._where, self._roots, strict=True)]
+        parts_ = [
+            _centre(s * flat[w] / (1 + np.maximum(off, 0.0)), r)
+            for s, w, r, off in zip(self._scale, self._where, self._roots, deviations, strict=True)
+        ]
         return np.concatenate([part.ravel() for part in parts_])
+
+
+def _bent(off: FloatArray) -> FloatArray:
+    """θ of a density 1 + ``off``: its logarithm above, and ``off`` itself below, where a density stays positive.
+
+    The prior is normal in the density, as in the design. Were it normal in θ, the count of a rare cell could follow its noise
+    upwards at next to no cost: from one expected link to twenty takes three units of θ, and such a cell's prior is wider.
+    """
+    return np.where(off > 0, np.log1p(np.maximum(off, 0.0)), off)
 
 
 def _centre(tables: FloatArray, roots: Sequence[FloatArray]) -> FloatArray:
@@ -320,7 +333,8 @@ def _maximise(stage: Stage, variance: Mapping[Workload, float]) -> LinkFit:
 
     def objective(x: FloatArray) -> tuple[float, FloatArray]:
         z = x * place.width
-        theta = place.stacked(z)
+        leans = place.deviations(z)
+        theta = place.stacked(leans)
         mass = given if slack is None else slack.move(given, theta)
         p = base + operator.adjoint(theta)
         p -= p.max(axis=axis, keepdims=True)
@@ -334,7 +348,7 @@ def _maximise(stage: Stage, variance: Mapping[Workload, float]) -> LinkFit:
         slope = operator.histogram(pull)
         if slack is not None:
             slack.slope(mass * (mean - (mass * mean).sum()), slope)
-        gradient = z + place.gradient(slope)
+        gradient = z + place.gradient(slope, leans)
         return float(0.5 * (precision * off**2).sum() + 0.5 * z @ z), gradient * place.width
 
     result = minimize(
@@ -344,7 +358,7 @@ def _maximise(stage: Stage, variance: Mapping[Workload, float]) -> LinkFit:
         method="L-BFGS-B",
         options={"maxiter": _ITERATIONS, "ftol": 1e-6, "maxcor": 20},
     )
-    tables = place.tables(result.x * place.width)
+    tables = [_bent(off) for off in place.deviations(result.x * place.width)]
     theta = {t: tables[i][j] for i, group in enumerate(place.groups) for j, t in enumerate(group)}
     loose = {t: table for t, table in theta.items() if stage.scene.fixed(t)}
     firm = {t: table for t, table in theta.items() if t not in loose}
