@@ -21,7 +21,7 @@ from dpweave.report import comparing
 from dpweave.report.coding import encode
 from dpweave.report.comparing import crossings
 from dpweave.report.evaluation import STAMP, Evaluation, evaluate, resolved
-from dpweave.report.learners import closest, entities, features, sdmetrics_metadata, told_apart
+from dpweave.report.learners import _randomly_wired, closest, entities, features, sdmetrics_metadata, told_apart
 from dpweave.report.rivals import (
     RANDOM,
     RESAMPLED,
@@ -389,6 +389,23 @@ def test_sdmetrics_is_asked_where_it_is_installed(found: Evaluation) -> None:
     assert 0.5 < scores["SDMetrics, overall"] <= 1
     assert "SDMetrics, Column Shapes" in scores
     assert any("SDMetrics cannot hold the key staff.boss" in n for n in found.notes)
+
+
+def test_the_rival_of_sdmetrics_keeps_all_but_who_leads_where() -> None:
+    import pandas as pd
+
+    frames = {
+        "parents": pd.DataFrame({"id": [10, 20, 30]}),
+        "children": pd.DataFrame({"id": range(300), "up": [10.0, None, 10.0] * 100, "x": range(300)}),
+    }
+    key = {"parent_table_name": "parents", "parent_primary_key": "id"}
+    metadata = {"relationships": [{**key, "child_table_name": "children", "child_foreign_key": "up"}]}
+    made = _randomly_wired(frames, metadata, np.random.default_rng(0))["children"]
+    assert made.drop(columns="up").equals(frames["children"].drop(columns="up"))
+    assert (made["up"].isna() == frames["children"]["up"].isna()).all()
+    assert made["up"].value_counts().min() > 40
+    assert set(made["up"].dropna()) == {10, 20, 30}
+    assert (frames["children"]["up"].dropna() == 10).all()
 
 
 def test_sdmetrics_metadata_names_what_it_can_hold() -> None:

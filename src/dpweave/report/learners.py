@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpweave.report.comparing import REAL, Score, usable_columns
-from dpweave.report.rivals import INDEPENDENT, SYNTHETIC
+from dpweave.report.rivals import INDEPENDENT, RANDOM, SYNTHETIC
 from dpweave.schema.domain import Attribute
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def scores(
     if find_spec("sdmetrics") is None:
         notes.append(f"the SDMetrics quality report needs sdmetrics; {EXTRA}")
     else:
-        found, why = sdmetrics_quality(plan, real_tables, db)
+        found, why = sdmetrics_quality(plan, real_tables, db, rng)
         out += found
         notes += why
     return out, notes
@@ -246,9 +246,9 @@ def closest(rows: IntArray, among: IntArray) -> FloatArray:
 
 
 def sdmetrics_quality(
-    plan: Plan, real: Mapping[str, pa.Table], db: Mapping[str, pa.Table]
+    plan: Plan, real: Mapping[str, pa.Table], db: Mapping[str, pa.Table], rng: np.random.Generator
 ) -> tuple[list[Score], list[str]]:
-    """The multi-table quality report of SDMetrics, which knows keys of one column only."""
+    """The multi-table quality report of SDMetrics, which knows keys of one column only, also for random wiring."""
     rows = sum(t.num_rows for t in real.values())
     if rows > MOST_SDMETRICS_ROWS:
         return [], [f"the SDMetrics quality report was left out: {rows:,} rows are more than {MOST_SDMETRICS_ROWS:,}"]
@@ -258,17 +258,28 @@ def sdmetrics_quality(
         warnings.simplefilter("ignore")
         from sdmetrics.reports import QualityReport
 
-        made = QualityReport()
-        frames = [{n: _frame(plan, t[n], n) for n in names} for t in (real, db)]
-        made.generate(frames[0], frames[1], metadata, verbose=False)
-        found = {"overall": made.get_score()} | {
-            r["Property"]: r["Score"] for r in made.get_properties().to_dict("records")
-        }
-    out = [
-        Score(f"SDMetrics, {name}", "all private tables", {SYNTHETIC: float(value)}, "between 0 and 1, 1 is best")
-        for name, value in found.items()
-    ]
-    return out, notes
+        truth, copy = ({n: _frame(plan, t[n], n) for n in names} for t in (real, db))
+        found: dict[str, dict[str, float]] = {}
+        for rival, frames in ((SYNTHETIC, copy), (RANDOM, _randomly_wired(copy, metadata, rng))):
+            made = QualityReport()
+            made.generate(truth, frames, metadata, verbose=False)
+            found.setdefault("overall", {})[rival] = float(made.get_score())
+            for r in made.get_properties().to_dict("records"):
+                found.setdefault(r["Property"], {})[rival] = float(r["Score"])
+    meaning = "between 0 and 1, 1 is best; a dash where SDMetrics finds nothing strong enough to compare"
+    return [Score(f"SDMetrics, {name}", "all private tables", value, meaning) for name, value in found.items()], notes
+
+
+def _randomly_wired(frames: Mapping[str, Any], metadata: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+    """Let every key that SDMetrics knows lead to any row of its target alike; nulls stay."""
+    made = {name: frame.copy() for name, frame in frames.items()}
+    for key in metadata["relationships"]:
+        child, parents = made[key["child_table_name"]], frames[key["parent_table_name"]][key["parent_primary_key"]]
+        column = key["child_foreign_key"]
+        if len(parents):
+            drawn = parents.to_numpy()[rng.integers(0, len(parents), len(child))]
+            child[column] = child[column].mask(child[column].notna(), drawn)
+    return made
 
 
 def sdmetrics_metadata(plan: Plan, names: list[str]) -> tuple[dict[str, Any], list[str]]:
