@@ -1,5 +1,7 @@
 """TPC-H drafts, fits with the independent model and samples: CPU time and peak memory of each step.
 
+Columns are independent, and so are links: their number for each row is learned, where they lead is not (``random``).
+
     pip install tpchgen-cli
     python benchmarks/tpch.py [--scale 1] [--data FOLDER] [--work FOLDER]
 
@@ -81,7 +83,9 @@ def draft(data: Path, work: Path) -> None:
         replace(
             t,
             mechanism="independent",
-            keys=tuple(replace(k, max_degree=BOUNDS[t.name]) if k.max_degree else k for k in t.keys),
+            keys=tuple(
+                replace(k, method="random", max_degree=BOUNDS[t.name] if k.max_degree else None) for k in t.keys
+            ),
         )
         for t in plan.tables
     )

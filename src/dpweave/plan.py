@@ -215,11 +215,11 @@ class Plan:
                 self._check_room(table, key)
 
     def _check(self, table: TablePlan) -> None:
-        from dpweave.tables.base import registered
+        from dpweave.tables.base import BUILT_IN, registered
 
         if not table.weight > 0:
             raise PlanError(f"the weight of table {table.name!r} must be positive, not {table.weight}")
-        if table.mechanism not in registered():
+        if table.mechanism not in BUILT_IN and table.mechanism not in registered():
             raise PlanError(
                 f"table {table.name!r} asks for a mechanism {table.mechanism!r} that does not exist: {nearest(table.mechanism, registered())}"
             )

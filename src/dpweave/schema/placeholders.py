@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 FORMS = (
-    (re.compile(r"e_?mail", re.IGNORECASE), "person{}@example.com"),
-    (re.compile(r"phone|mobile|fax", re.IGNORECASE), "+1-555-{:07d}"),
-    (re.compile(r"url|uri|website", re.IGNORECASE), "https://example.com/{}"),
+    (re.compile(r"e_?mail", re.IGNORECASE), ("person", 1, "@example.com")),
+    (re.compile(r"phone|mobile|fax", re.IGNORECASE), ("+1-555-", 7, "")),
+    (re.compile(r"url|uri|website", re.IGNORECASE), ("https://example.com/", 1, "")),
 )
+"""What stands before a number, the least number of its digits, and what stands behind it."""
 
 
 def placeholders(
@@ -34,6 +35,7 @@ def placeholders(
     ``unique`` asks that different numbers give different values, as keys need.
     """
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     kind = column.type
     target = arrow_type(kind)
@@ -47,7 +49,7 @@ def placeholders(
         case "uuid":
             made: list[Any] = [str(uuid.UUID(bytes=rng.bytes(16), version=4)) for _ in number]
         case "text":
-            made = [text_for(column, int(n)) for n in count]
+            return pc.if_else(pa.array(null), pa.scalar(None, pa.string()), texts_for(column, count)).cast(target)
         case "decimal":
             made = [Decimal(int(n)).scaleb(-(kind.scale or 0) if not unique else 0) for n in count]
         case "date":
@@ -71,21 +73,32 @@ def placeholders(
     return pa.array([None if hole else v for v, hole in zip(made, null, strict=True)], target)
 
 
-def text_for(column: Column, number: int) -> str:
-    """Return made-up text that fits the column's length.
+def texts_for(column: Column, numbers: IntArray) -> pa.Array:
+    """Return made-up texts that fit the column's length.
 
     >>> from dpweave.schema.model import Column, Type
-    >>> text_for(Column("email", Type("text")), 7), text_for(Column("code", Type("text", length=4)), 7)
-    ('person7@example.com', '0007')
+    >>> texts_for(Column("email", Type("text")), np.array([7])).to_pylist()
+    ['person7@example.com']
+    >>> texts_for(Column("code", Type("text", length=4)), np.array([7, 36])).to_pylist()
+    ['0007', '0010']
     """
-    form = next(
-        (f for pattern, f in FORMS if pattern.search(column.name)),
-        column.name.replace("{", "").replace("}", "") + " {}",
-    )
-    text = form.format(number)
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    form = next((f for pattern, f in FORMS if pattern.search(column.name)), (f"{column.name} ", 1, ""))
+    before, width, after = form
+    digits = pc.utf8_lpad(pa.array(numbers, pa.int64()).cast(pa.string()), width, "0")
+    texts = pc.binary_join_element_wise(before, digits, after, "")
     length = column.type.length
-    if length is None or len(text) <= length:
-        return text
+    if length is None:
+        return texts
+    is_long = pc.greater(pc.utf8_length(texts), length)
+    short = [_short(int(n), length) for n in numbers[is_long.to_numpy(zero_copy_only=False)]]
+    return pc.replace_with_mask(texts, is_long, pa.array(short, pa.string()))
+
+
+def _short(number: int, length: int) -> str:
+    """Return a number in as few characters as it takes, cut to a length."""
     short = ""
     while number:
         number, digit = divmod(number, len(DIGITS))
