@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
+import weakref
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -11,10 +13,12 @@ import duckdb
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import dpweave as dw
 from dpweave import parts
+from dpweave.cli import main
 from dpweave.constraints import Determined, Ordered
 from dpweave.errors import TargetError
 from dpweave.parts import Part, Parts, Warp, Woven, divide
@@ -434,6 +438,27 @@ def test_a_fault_while_weaving_leaves_nothing_behind(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_no_part_is_held_while_the_next_one_is_made(tmp_path: Path) -> None:
+    plan, _ = itself()
+    made: list[weakref.ref[pa.Table]] = []
+
+    def one(nth: int) -> Woven:
+        table = pa.table({"id": [nth], "kind": ["a"], "boss": pa.nulls(1, pa.int64())})
+        made.append(weakref.ref(table))
+        return Woven({"people": table}, {"rule": 2})
+
+    def weave() -> Iterator[Woven]:
+        for nth in range(4):
+            assert [table() for table in made] == [None] * nth
+            yield one(nth)
+
+    database = SyntheticDatabase(plan.database, (tables := Parts(weave, ["people"], 4)), tables.repairs)
+    database.write(tmp_path / "copy")
+    assert len(made) == 4
+    assert database.rows == {"people": 4}
+    assert database.repairs == {"rule": 8}
+
+
 def test_a_target_that_exists_is_refused_before_anything_is_woven(tmp_path: Path) -> None:
     plan, _ = itself()
     (tmp_path / "copy.duckdb").write_bytes(b"")
@@ -449,3 +474,22 @@ def test_foreign_keys_of_a_written_copy_are_declared_and_hold(small: None, tmp_p
             "SELECT count(*) FROM duckdb_constraints() WHERE constraint_type = 'FOREIGN KEY'"
         ).fetchone()
     assert found == (3,)
+
+
+def test_the_command_line_never_holds_a_large_copy(
+    small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def whole(parts: Parts) -> None:
+        raise AssertionError(f"{parts.count} parts were put together")
+
+    fitted("composite keys").save(tmp_path / "shops.dpw")
+    monkeypatch.setattr(Parts, "gathered", property(whole))
+    monkeypatch.setattr(
+        "sys.argv",
+        ["dpweave", "sample", str(tmp_path / "shops.dpw"), "-o", str(tmp_path / "copy"), "--scale", "2", "--json"],
+    )
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["rows"]["shop"] == pq.read_metadata(tmp_path / "copy" / "shop.parquet").num_rows > 250

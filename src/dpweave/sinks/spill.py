@@ -73,12 +73,14 @@ def _spill(
                 name: stack.enter_context(pa.ipc.new_stream(str(path), schemas[name], options=options))
                 for name, path in paths.items()
             }
+            done = 0
             progress("weaving", 0.0)
-            for done, part in enumerate(parts, start=1):
+            for part in parts:  # enumerate() would hold on to a part while the next one is made, and so would the name
                 for name in part:
                     rows[name] += part[name].num_rows
                     writers[name].write_table(part[name].cast(schemas[name]), max_chunksize=BATCH_ROWS)
-                del part  # before the next one is made
+                del part
+                done += 1  # noqa: SIM113
                 progress("weaving", done / count)
     except OSError as error:
         raise TargetError(f"what is woven cannot be kept beside the target: {error.strerror or 'disk full'}") from None
