@@ -122,7 +122,7 @@ class ServedWorkload:
     cells: int
     """Cells of its counts; guessed for domains that are still to be learned."""
     sigma: float
-    """Standard deviation of each count, if it gets the part of the task's budget that its weight says."""
+    """Standard deviation of each count from the part of the task's budget that its weight reserves."""
 
 
 @dataclass(frozen=True)

@@ -113,7 +113,7 @@ class Design:
     """The cliques that may be measured for the ``k``-way cross-table workloads, and what each of them tells.
 
     ``known`` says which components need no measuring, because the tables tell them. ``favoured`` are workloads of any size
-    with weights: one of weight 1 matters as much as all the others together.
+    with weights: one of weight 1 gets as much of the budget as all the others together, whatever the prior expects of it.
     """
 
     def __init__(
@@ -134,19 +134,19 @@ class Design:
         while k > 2 and _components(len(lefts), len(rights), k) > COMPONENTS:
             k -= 1
         self.workloads = cross_workloads(lefts, rights, k=k) if lefts and rights else ()
-        ordinary = max(len(self.workloads), 1)
-        weights = dict.fromkeys(self.workloads, 1.0)
+        wanted: dict[Workload, float] = {}
         for w, weight in (favoured or {}).items():
             varying = Workload(tuple(c for c in lefts if c in w.left), tuple(c for c in rights if c in w.right))
             if varying.left and varying.right:
-                weights[varying] = weights.get(varying, 0.0) + weight * ordinary
-        self.workloads = tuple(weights)
-        self.weights = np.array(list(weights.values()))
+                wanted[varying] = wanted.get(varying, 0.0) + weight
+        self.workloads = tuple(dict.fromkeys((*self.workloads, *wanted)))
         everything = dict.fromkeys(part for w in self.workloads for part in parts(w))
         self.components = [t for t in everything if not known(t)]
         small = (s for s in everything if math.prod(margins[c].size for c in s.columns) <= CLIQUE_CELLS)
         at = {t: i for i, t in enumerate(self.components)}
         self.cliques = [s for s in small if any(t in at for t in parts(s))]
+        reserved = np.array([wanted.get(s, 0.0) for s in self.cliques])
+        self.reserved = reserved / (1 + reserved.sum())
         entries = [(i, at[t], told(s, t, margins)) for i, s in enumerate(self.cliques) for t in parts(s) if t in at]
         self._told = _matrix(sparse, entries, (len(self.cliques), len(self.components)))
         inside = [(i, at[t], 1.0) for i, w in enumerate(self.workloads) for t in parts(w) if t in at]
@@ -164,16 +164,17 @@ class Design:
         return np.asarray(np.minimum(_HALF_NORMAL * np.sqrt(spread), _WORST))
 
     def solve(self, variance: FloatArray, l2: Sequence[float], *, rho: float, links: float) -> FloatArray:
-        """Shares of ``rho`` for the cliques that minimise the mean expected error by weight; too small ones are zero."""
+        """Shares of ``rho`` that minimise the mean expected error beside what is reserved; too small ones are zero."""
         unit = 2 * rho * links**2 / np.asarray(l2, dtype=np.float64) ** 2
         told = self._told.multiply(unit[:, None]).tocsr()
         shares = np.full(len(self.cliques), 1 / len(self.cliques))
+        free = 1 - self.reserved.sum()
 
         def value(at: FloatArray) -> tuple[float, FloatArray]:
-            posterior = 1 / (1 / variance + told.T @ at)
+            posterior = 1 / (1 / variance + told.T @ (self.reserved + free * at))
             root = np.sqrt(self._inside @ (self.reach * posterior))
-            gain = (self._inside.T @ (0.5 * self.weights / np.maximum(root, 1e-300))) * self.reach * posterior**2
-            return float(self.weights @ root), np.asarray(told @ gain)
+            gain = (self._inside.T @ (0.5 / np.maximum(root, 1e-300))) * self.reach * posterior**2
+            return float(root.sum()), np.asarray(told @ gain)
 
         error, gain = value(shares)
         step = 1.0
@@ -193,7 +194,7 @@ class Design:
         shares[shares < max(_SMALLEST_SHARE, 0.2 / len(shares))] = 0.0
         if not shares.any():
             shares[np.argmax(gain)] = 1.0
-        return np.asarray(shares / shares.sum())
+        return np.asarray(self.reserved + free * shares / shares.sum())
 
 
 def _components(lefts: int, rights: int, k: int) -> int:

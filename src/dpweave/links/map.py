@@ -86,7 +86,7 @@ class LinkFit:
 class MAP:
     """The default link method. ``k`` is the order of the workloads that links are learned for.
 
-    ``favoured`` are sets of columns that matter more, with weights: at 1, as much as all the others together.
+    ``favoured`` are sets of columns that are measured first, with weights: at 1, with as much as all the others together.
     """
 
     k: int = 3
