@@ -106,9 +106,24 @@ def test_tables_quote_the_runs(paper: ModuleType) -> None:
         "movielens/random/aim/0/0": {"mean": 11.0, "max": 30.0},
         "movielens/epsilon/aim/2/0": {"mean": 10.0, "max": 29.0},
         "movielens/epsilon/aim/2/1": {"mean": 12.0, "max": 29.0},
-        "movielens/T/mst/15/0": {"mean": 9.0, "max": 20.0},
+        "movielens/epsilon/mst/2/0": {"mean": 9.5, "max": 20.0},
+        "movielens/script/aim/2/0": {"mean": 8.5, "max": 20.0},
+        "movielens/T/mst/5/0": {"mean": 9.0, "max": 20.0},
     }
     text = paper.tables_text(done)
+    assert "| mean | 9.0 | 9.5 |" in text  # T = 15 is the point of the epsilon sweep
+    assert "| aim, mean, pgd as in the authors' script |  |  |  | 8.5 |" in text
     assert "11.0 ± 1.0" in text
     assert "the paper" in text
     assert "### movielens: T" in text
+
+
+def test_the_schedule_repeats_nothing_and_puts_what_matters_first(paper: ModuleType) -> None:
+    runs = sorted(paper.schedule("movielens", 8, 0), key=paper.stage)
+    names = [one.name for one in runs]
+    assert len(set(names)) == len(names)
+    assert names[0].startswith("movielens/random/")
+    assert names[-1] == "movielens/epsilon/real/10/0"
+    assert not any(n.startswith("movielens/T/mst/15/") for n in names)
+    assert {one.method.T for one in runs if one.sweep == "T"} == {5, 10, 25}
+    assert all(one.epsilon == 2.0 for one in runs if one.sweep in paper.SWEEPS)
