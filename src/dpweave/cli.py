@@ -30,7 +30,6 @@ from dpweave.screen import (
 )
 
 if TYPE_CHECKING:
-    from dpweave.plan import Plan
     from dpweave.synthetic import SyntheticDatabase
 
 app = typer.Typer(
@@ -287,13 +286,14 @@ def report(
     from dpweave.model import load
     from dpweave.progress import reporter
     from dpweave.report.html import report as write_report
+    from dpweave.report.reading import read_copy
 
     require_free_file(out, force=force)
     steps = reporter(not quiet)
     with interruptible(out):
         loaded = load(model)
         with steps.step("read the copy"):
-            copy = _read_copy(target, loaded.plan)
+            copy = read_copy(target, loaded.plan)
         with steps.step("compare it with the release"):
             write_report(loaded, copy, out)
     if as_json:
@@ -392,12 +392,13 @@ def evaluate(
         )
     from dpweave.plan import Plan
     from dpweave.report.evaluation import evaluate as library_evaluate
+    from dpweave.report.reading import read_copy
 
     if out is not None:
         require_free_file(out, force=force)
     chosen = Plan.load(plan)
     with interruptible(*([] if out is None else [out])):
-        copy = _read_copy(target, chosen)
+        copy = read_copy(target, chosen)
         result = library_evaluate(source, copy, chosen, k=k, target=predict, progress=not quiet)
         if out is not None:
             result.to_html(out)
@@ -477,21 +478,6 @@ def _sample_and_write(model: Any, out: str, *, scale: float, seed: int, force: b
     with steps.step("write"):
         copy.write(out, overwrite=force, progress=steps.inside)
     return copy
-
-
-def _read_copy(target: str, plan: Plan) -> SyntheticDatabase:
-    """Read a synthetic database back: it is ours to read whole."""
-    import pyarrow as pa
-
-    from dpweave.schema.arrow import arrow_schema
-    from dpweave.sources import open_source
-    from dpweave.synthetic import SyntheticDatabase
-
-    with open_source(target) as opened:
-        plan.require(opened.catalogue)
-        opened.declare(plan.database)
-        tables = {t.name: pa.Table.from_batches(opened.read(t.name), schema=arrow_schema(t)) for t in plan.database}
-    return SyntheticDatabase(plan.database, tables)
 
 
 def _capped_database(file: Path, database: str | None) -> str:

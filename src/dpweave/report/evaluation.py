@@ -32,6 +32,7 @@ from dpweave.report.comparing import (
     usable_columns,
     within_errors,
 )
+from dpweave.report.reading import read
 from dpweave.report.rivals import (
     INDEPENDENT,
     RANDOM,
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
     from dpweave.plan import Plan
     from dpweave.schema.domain import Domain
     from dpweave.schema.model import Column, Type
-    from dpweave.sources.base import Source
 
 STAMP = "NOT PRIVATE: made from real rows, for eyes that may see them. Do not share."
 MOST_CATEGORIES = 100
@@ -193,15 +193,6 @@ def evaluate(
         scores=tuple(extra),
         notes=tuple(notes),
     )
-
-
-def read(source: Source, name: str) -> pa.Table:
-    """Read a whole table of an open source."""
-    import pyarrow as pa
-
-    from dpweave.schema.arrow import arrow_schema
-
-    return pa.Table.from_batches(source.read(name), schema=arrow_schema(source.database[name]))
 
 
 def _target(plan: Plan, target: str | None) -> tuple[str, str] | None:
