@@ -12,7 +12,7 @@ import pyarrow as pa
 from dpweave.privacy.bounding import Bounding
 from dpweave.privacy.counts import Counts
 from dpweave.schema.codec import Codec
-from dpweave.schema.domain import Bins, Categories, parse_degree, presence
+from dpweave.schema.domain import Bins, Categories, parse_degree, presence, repetition
 from dpweave.schema.model import Column, Type
 from dpweave.sources import open_source
 from tests.oracle import CAP, Rows, World, keys_of
@@ -72,9 +72,9 @@ def engine_counts(source: Source, world: World, *, salt: str) -> tuple[Counts, B
     counts = Counts(bounding)
     for table in world.promise.database:
         for key in table.foreign_keys:
-            name = presence(key.name)
-            codec = Codec(Column(name, Type("boolean"), nullable=False), Categories((False, True)))
-            counts.set_codec(table.name, name, codec)
+            for name in (presence(key.name), repetition(key.name)):
+                codec = Codec(Column(name, Type("boolean"), nullable=False), Categories((False, True)))
+                counts.set_codec(table.name, name, codec)
         for column in world.values[table.name]:
             counts.set_codec(table.name, column, codec_of(world, column))
         for child in world.promise.database:

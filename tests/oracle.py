@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpweave.privacy.promise import Promise
-from dpweave.schema.domain import View, degree, parse_degree, parse_presence, presence
+from dpweave.schema.domain import View, degree, parse_degree, parse_presence, parse_repetition, presence, repetition
 from dpweave.schema.model import Column, Database, ForeignKey, Table, Type
 
 if TYPE_CHECKING:
@@ -92,6 +92,7 @@ class Bounded:
     raw: Rows
     rows: Rows
     links: dict[tuple[str, int, str], int | None]
+    order: Mapping[tuple[str, int], float]
 
 
 def bound(rows: Rows, promise: Promise, order: Order) -> Bounded:  # type: ignore[valid-type]
@@ -125,7 +126,7 @@ def bound(rows: Rows, promise: Promise, order: Order) -> Bounded:  # type: ignor
                     if places[leads] > promise.bounds[table, key]:
                         leads = None
                 links[table, ident, key] = leads
-    return Bounded(rows, kept, links)
+    return Bounded(rows, kept, links, order)
 
 
 def holds_bounds(rows: Rows, promise: Promise) -> bool:
@@ -169,6 +170,9 @@ def _code(bounded: Bounded, promise: Promise, table: str, ident: int, column: st
     present = parse_presence(column)
     if present is not None:
         return int(bounded.links[table, ident, present] is not None)
+    repeated = parse_repetition(column)
+    if repeated is not None:
+        return int(_repeats(bounded, promise, table, ident, repeated))
     counted = parse_degree(column)
     if counted is None:
         value = bounded.rows[table][ident][column]
@@ -179,6 +183,18 @@ def _code(bounded: Bounded, promise: Promise, table: str, ident: int, column: st
         bounded.raw[child] if promise.owning.get(child) == key and child not in promise.public else bounded.rows[child]
     )
     return min(sum(r[key] == ident for r in rows.values()), CAP)
+
+
+def _repeats(bounded: Bounded, promise: Promise, table: str, ident: int, key: str) -> bool:
+    """Whether another row with the same owner and the same target by ``key`` comes before this one."""
+
+    def pair(i: int) -> tuple[int | None, int | None]:
+        return bounded.links[table, i, promise.owning[table]], bounded.links[table, i, key]
+
+    before = bounded.order[table, ident]
+    return None not in pair(ident) and any(
+        pair(i) == pair(ident) and bounded.order[table, i] < before for i in bounded.rows[table]
+    )
 
 
 def distances(a: Counter[tuple[int, ...]], b: Counter[tuple[int, ...]]) -> tuple[float, float]:
@@ -451,6 +467,9 @@ def random_view(rng: random.Random, world: World) -> tuple[View, tuple[str, ...]
         table = promise.graph.walk(base, path)
         found += [Attribute(c, path) for c in world.values[table]]
         found += [Attribute(presence(k), path) for k in keys_of(promise, table) if rng.random() < 0.3]
+        if table in promise.owning and table not in promise.public:
+            others = [k for k in keys_of(promise, table) if k != promise.owning[table]]
+            found += [Attribute(repetition(k), path) for k in others if rng.random() < 0.4]
         if table not in promise.public:
             degrees = [degree(t.name, k.name) for t in promise.database for k in t.foreign_keys if k.target == table]
             found += [Attribute(d, path) for d in degrees if rng.random() < 0.5]

@@ -38,8 +38,10 @@ from dpweave.relations import (
     measured_columns,
     model_columns,
     relations,
+    repeating_key,
+    repetition_view,
 )
-from dpweave.schema.domain import Attribute, Learn, View, degree
+from dpweave.schema.domain import Attribute, Learn, View, degree, parse_repetition, repetition
 from dpweave.workloads import Joined, joined
 from dpweave.worth import Worth, relation_worth, shares, table_worth, varying
 
@@ -93,6 +95,8 @@ def tasks(plan: Plan) -> tuple[Task, ...]:
             if not is_single(plan, child, key)
         ]
         out.append(Task("sizes", name))
+        if key := repeating_key(plan, name):
+            out.append(Task("sizes", name, repetition(key)))
         if measured_columns(plan, name):
             out.append(Task("tables", name, weight=table.weight))
     out += [
@@ -184,6 +188,8 @@ def task_view(plan: Plan, task: Task) -> View:
     """Return the view a task counts, as far as its sensitivity goes."""
     if task.group == "links":
         return next(r.view for r in relations(plan) if (r.table, r.key) == (task.table, task.item))
+    if key := parse_repetition(task.item):
+        return repetition_view(plan, task.table, key)
     if task.group == "domains":
         return View(task.table, ((task.item, Attribute(task.item)),))
     return View.of_table(task.table, model_columns(plan, task.table) if task.group == "tables" else ())

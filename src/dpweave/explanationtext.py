@@ -6,6 +6,8 @@ import math
 import textwrap
 from typing import TYPE_CHECKING
 
+from dpweave.schema.domain import parse_repetition
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -133,7 +135,9 @@ def _budget_lines(e: Explanation) -> Iterable[tuple[str, float, float, list[floa
         yield name, sum(s.rho for s in own), sum(s.share for s in own), [s.sigma for s in own if s.sigma is not None]
     for s in e.budget:
         if s.group != "domains":
+            again = parse_repetition(s.item)
             name = f"{words[s.group]} {s.table}" + (f".{s.item}" if s.item else "")
+            name = f"repeated pairs of {s.table}.{again}" if again else name
             yield name, s.rho, s.share, [] if s.sigma is None else [s.sigma]
 
 

@@ -19,8 +19,8 @@ from dpweave.parts import Part, Parts, Warp, Woven, divide
 from dpweave.plan import Plan
 from dpweave.privacy.release import Certificate, Discovered, Measured, Release, Selected
 from dpweave.privacy.window import NoisyMarginal
-from dpweave.relations import counted_keys, fine_degrees, presence_codecs
-from dpweave.schema.domain import Attribute, View, degree, presence
+from dpweave.relations import counted_keys, fine_degrees, presence_codecs, repeating_key
+from dpweave.schema.domain import Attribute, View, degree, presence, repetition
 from dpweave.tables.base import restore
 from dpweave.tables.domains import degree_histogram
 from dpweave.weaving import Fabric, Weaver
@@ -153,6 +153,18 @@ def degree_counts(plan: Plan, release: Release) -> dict[tuple[str, str], tuple[t
     return found
 
 
+def repetitions(plan: Plan, release: Release) -> dict[str, tuple[float, float]]:
+    """Return, for every junction whose pairs may repeat, the share of its rows that do, and its standard error."""
+    found = {}
+    for table in plan.promise.private:
+        key = repeating_key(plan, table)
+        for noisy in release.find(Task("sizes", table, repetition(key)).name) if key else ():
+            once, again = np.maximum(noisy.counts, 0)
+            rows = max(float(once + again), 1.0)
+            found[table] = float(again) / rows, noisy.sigma / rows
+    return found
+
+
 def load(path: str | Path) -> Model:
     """Read a model that :meth:`Model.save` wrote."""
     try:
@@ -216,6 +228,7 @@ def _from_entries(manifest: dict[str, Any], entries: dict[str, bytes]) -> Model:
         tables=tables,
         public={t: pa.ipc.open_file(entries[f"public/{i}.arrow"]).read_all() for i, t in enumerate(manifest["public"])},
         degrees=degree_counts(plan, release),
+        repetitions=repetitions(plan, release),
     )
     return Model(
         fabric,

@@ -21,7 +21,7 @@ from dpweave.budget import (
 )
 from dpweave.errors import PlanError, UsageError
 from dpweave.links.evidence import describe
-from dpweave.model import Model, degree_counts
+from dpweave.model import Model, degree_counts, repetitions
 from dpweave.privacy.accounting import Budget
 from dpweave.privacy.curator import Curator
 from dpweave.privacy.ledger import Ledger
@@ -37,9 +37,11 @@ from dpweave.relations import (
     is_dictated,
     model_columns,
     relations,
+    repetition_codec,
+    repetition_view,
 )
 from dpweave.schema.codec import Codec
-from dpweave.schema.domain import Domain, Learn, View, degree, size
+from dpweave.schema.domain import Domain, Learn, View, degree, parse_repetition, size
 from dpweave.sources import open_source
 from dpweave.tables.aim import MAX_TRIPLES
 from dpweave.tables.base import Structure, table_model
@@ -97,9 +99,11 @@ def fit(
         elsewhere = _charge_external(book, plan, brought)
         public = {name: _read_public(opened, name, report) for name in plan.public}
         plan = _learn_domains(curator, plan, allocation, public, report)
-        sizes = _measure_sizes(curator, allocation, report)
+        sizes = _measure_sizes(curator, plan, allocation, report)
         tables, mechanisms = _fit_tables(curator, plan, allocation, sizes, models, report)
-        fabric = Fabric(plan, sizes, tables, public, degree_counts(plan, curator.release))
+        fabric = Fabric(
+            plan, sizes, tables, public, degree_counts(plan, curator.release), repetitions(plan, curator.release)
+        )
         found = _learn_links(curator, fabric, allocation, report)
         certificate = certify(
             plan.promise, book, delta=delta, insecure=curator.insecure, evidence=found, external=elsewhere
@@ -211,12 +215,16 @@ def _learn_domain(curator: Curator, plan: Plan, allocation: Allocation, task: Ta
     return learn_bins(column.type, learn, measure, rho=rho)
 
 
-def _measure_sizes(curator: Curator, allocation: Allocation, report: Progress) -> dict[str, float]:
-    """Noisy numbers of rows."""
+def _measure_sizes(curator: Curator, plan: Plan, allocation: Allocation, report: Progress) -> dict[str, float]:
+    """Noisy numbers of rows, and of rows that repeat a pair."""
     sizes = {}
     with report.step("measure sizes"):
         for task, rho in allocation.tasks.items():
-            if task.group == "sizes":
+            if key := parse_repetition(task.item):
+                curator.set_codec(task.table, task.item, repetition_codec(key))
+                view = repetition_view(plan, task.table, key)
+                curator.measure(view, [(task.item,)], what=task.name, rho=rho)
+            elif task.group == "sizes":
                 (total,) = curator.measure(View.of_table(task.table, ()), [()], what=task.name, rho=rho)
                 sizes[task.table] = max(float(total.counts), 0.0)
     return sizes

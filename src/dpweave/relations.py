@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from dpweave.links.degrees import buckets
 from dpweave.schema.codec import Codec
-from dpweave.schema.domain import Attribute, Bins, Categories, Opaque, View, degree, presence
+from dpweave.schema.domain import Attribute, Bins, Categories, Opaque, View, degree, presence, repetition
 from dpweave.schema.model import Column, Type
 from dpweave.workloads import joined, name_of
 
@@ -94,6 +94,28 @@ def presence_codecs(plan: Plan, table: str) -> dict[str, Codec]:
             name = presence(key.name)
             made[name] = Codec(Column(name, Type("boolean"), nullable=False), Categories((False, True)))
     return made
+
+
+def repeating_key(plan: Plan, table: str) -> str | None:
+    """Return the key of a junction of two, other than its owning one, whose pairs with the owner may repeat."""
+    keys = [k.key for k in plan.table[table].keys]
+    owning = plan.promise.owning.get(table)
+    if owning is None or len(keys) != 2 or not plan.promise.graph.is_junction(table):
+        return None
+    if plan.database[table].is_unique(tuple(c for k in keys for c in k.columns)):
+        return None
+    return next(k.name for k in keys if k.name != owning)
+
+
+def repetition_view(plan: Plan, table: str, key: str) -> View:
+    """Return the linked rows of a junction, by whether they repeat a pair."""
+    name = repetition(key)
+    return View(table, ((name, Attribute(name)),), ((plan.promise.owning[table],), (key,)))
+
+
+def repetition_codec(key: str) -> Codec:
+    """Return the codec of a repetition column."""
+    return Codec(Column(repetition(key), Type("boolean"), nullable=False), Categories((False, True)))
 
 
 def derived_codecs(plan: Plan, table: str) -> dict[str, Codec]:

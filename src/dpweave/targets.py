@@ -1,4 +1,4 @@
-"""Targets of foreign keys that are not learned, and what is mended in those that are: circles, repeated combinations."""
+"""Targets of foreign keys that are not learned, and what is mended in those that are: pairs that repeat too seldom or too often."""
 
 from __future__ import annotations
 
@@ -6,11 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpweave.values import Values
+from dpweave.links.repetition import Pairs, Repeated, repeat
+from dpweave.relations import relations, repeating_key
+from dpweave.schema.domain import Attribute
+from dpweave.schema.placeholders import room
+from dpweave.values import Values, running_number
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from dpweave.cloth import Cloth, Mask
-    from dpweave.plan import KeyPlan, TablePlan
+    from dpweave.plan import TablePlan
     from dpweave.privacy.window import IntArray
     from dpweave.schema.model import ForeignKey
 
@@ -22,7 +28,7 @@ def random_targets(
     plan = cloth.plan.table[name]
     key = plan.key[key_name]
     target = np.full(cloth.rows[name], -1, dtype=np.int64)
-    chosen = cloth.with_target(name, key_name)
+    chosen = np.union1d(cloth.with_target(name, key_name), np.flatnonzero(~may_be_null(cloth, name, key.key)))
     if degrees is not None:
         places = rng.permutation(np.repeat(np.arange(len(degrees)), degrees))
         chosen = rng.permutation(chosen)[: len(places)]
@@ -33,53 +39,73 @@ def random_targets(
     if capacity is not None and cloth.is_divided(name, key.key):
         capacity = cloth.part.share(capacity)
     here, there = _agreement(cloth, plan, key.key)
-    for group in np.unique(here[chosen]):
-        rows, candidates = chosen[here[chosen] == group], np.flatnonzero(there == group)
-        room = capacity
-        if room is not None and not tight and len(candidates) and not plan.table.is_nullable(key.key):
+    for rows, candidates in _meetings(chosen, here[chosen], there):
+        most = capacity
+        if most is not None and not tight and len(candidates) and not plan.table.is_nullable(key.key):
             # Bounds limit what is measured; a row that must have a target gets one even where they are too tight.
-            room = max(room, -(-len(rows) // len(candidates)))
-        target[rows] = draw_targets(len(rows), candidates, capacity=room, rng=rng)
+            most = max(most, -(-len(rows) // len(candidates)))
+        target[rows] = draw_targets(len(rows), candidates, capacity=most, rng=rng)
     return target
 
 
+def may_be_null(cloth: Cloth, name: str, key: ForeignKey) -> Mask:
+    """Rows whose ``key`` may lead nowhere: one of its columns may be null, and no other key that leads somewhere fills it."""
+    table = cloth.plan.database[name]
+    free = np.zeros(cloth.rows[name], dtype=bool)
+    for column in key.columns:
+        if table.column[column].nullable and column not in table.primary_key:
+            filled = [cloth.links[name, k.name] >= 0 for k in _wired(cloth, name, column, but=key)]
+            free |= ~np.logical_or.reduce([np.zeros(cloth.rows[name], dtype=bool), *filled])
+    return free
+
+
 def _agreement(cloth: Cloth, plan: TablePlan, key: ForeignKey) -> tuple[IntArray, IntArray]:
-    """Group children and parents by the columns that ``key`` shares with keys wired before; only equals may meet."""
+    """Group children and parents by the columns that ``key`` shares with keys wired before; only equals may meet.
+
+    Children that have none of these values yet are in the group -1 and may meet anyone.
+    """
     children, parents = cloth.rows[plan.name], cloth.rows[key.target]
     pairs = [
         (column, target)
         for column, target in zip(key.columns, key.target_columns, strict=True)
-        if _source_of(cloth, plan.name, column, before=key) is not None
+        if _wired(cloth, plan.name, column, but=key)
     ]
     if not pairs:
         return np.zeros(children, dtype=np.int64), np.zeros(parents, dtype=np.int64)
-    mine = [_column_ids(cloth, plan.name, c, before=key) for c, _ in pairs]
-    theirs = [_column_ids(cloth, key.target, c) for _, c in pairs]
-    labels: dict[tuple[Any, ...], int] = {}
+    values = Values(cloth)
+    mine = [_column_ids(cloth, plan.name, c, but=key) for c, _ in pairs]
+    theirs = [values.column(key.target, c).to_pylist() for _, c in pairs]
+    labels: dict[tuple[Any, ...], int] = {(None,) * len(pairs): -1}
     here = [labels.setdefault(v, len(labels)) for v in zip(*mine, strict=True)]
     there = [labels.setdefault(v, len(labels)) for v in zip(*theirs, strict=True)]
     return np.array(here, dtype=np.int64), np.array(there, dtype=np.int64)
 
 
-def _source_of(cloth: Cloth, name: str, column: str, *, before: ForeignKey | None = None) -> ForeignKey | None:
-    """Return the first foreign key that dictates a column, among those wired before ``before``."""
-    for key in cloth.plan.database[name].foreign_keys:
-        if key == before:
-            return None
-        if column in key.columns:
-            return key
-    return None
+def _meetings(rows: IntArray, here: IntArray, there: IntArray) -> Iterator[tuple[IntArray, IntArray]]:
+    """Rows and candidates of each group that rows are in."""
+    order, by_group = np.argsort(here, kind="stable"), np.argsort(there, kind="stable")
+    groups, first = np.unique(here[order], return_index=True)
+    starts = np.searchsorted(there[by_group], groups)
+    ends = np.searchsorted(there[by_group], groups, side="right")
+    for group, members, start, end in zip(groups, np.split(order, first)[1:], starts, ends, strict=True):
+        yield rows[members], by_group if group < 0 else by_group[start:end]
 
 
-def _column_ids(cloth: Cloth, name: str, column: str, *, before: ForeignKey | None = None) -> list[Any]:
-    """Values of a key column, as far as they are dictated already."""
-    key = _source_of(cloth, name, column, before=before)
-    if key is None or name in cloth.ready:
-        values: list[Any] = Values(cloth).column(name, column).to_pylist()
-        return values
-    target = key.target_columns[key.columns.index(column)]
-    theirs = _column_ids(cloth, key.target, target)
-    return [theirs[i] if i >= 0 else None for i in cloth.links[name, key.name]]
+def _wired(cloth: Cloth, name: str, column: str, *, but: ForeignKey) -> list[ForeignKey]:
+    """Foreign keys that dictate a column already, other than ``but``."""
+    keys = cloth.plan.database[name].foreign_keys
+    return [k for k in keys if k != but and column in k.columns and (name, k.name) in cloth.links]
+
+
+def _column_ids(cloth: Cloth, name: str, column: str, *, but: ForeignKey) -> list[Any]:
+    """Values of a key column, as far as they are dictated already; the first key that leads somewhere dictates."""
+    found: list[Any] = [None] * cloth.rows[name]
+    values = Values(cloth)
+    for key in _wired(cloth, name, column, but=but):
+        theirs = values.column(key.target, key.target_columns[key.columns.index(column)]).to_pylist()
+        links = cloth.links[name, key.name].tolist()
+        found = [theirs[i] if v is None and i >= 0 else v for v, i in zip(found, links, strict=True)]
+    return found
 
 
 def unloop(links: IntArray) -> None:
@@ -88,55 +114,95 @@ def unloop(links: IntArray) -> None:
     links[loops] = np.roll(loops, 1) if len(loops) > 1 else -1
 
 
-def break_circles(cloth: Cloth, name: str) -> None:
-    """Let no row lead back to itself by its acyclic keys: links against a common order move to a like row before.
-
-    Rows whose targets all come before them keep their links. The others, which are in circles or lead to some, are put
-    in random order behind; a link that leads forward in it goes to an earlier row with the same codes, if there is one.
-    """
-    keys = [k.key.name for k in cloth.plan.table[name].keys if k.acyclic]
-    if not keys or not cloth.rows[name]:
-        return
-    rng = cloth.rng("order", name)
-    place = order_of([cloth.links[name, k] for k in keys], rng)
-    codes = [cloth.codes[name][c] for c in sorted(cloth.codes[name])]
-    alike = (
-        np.unique(np.stack(codes), axis=1, return_inverse=True)[1].reshape(-1)
-        if codes
-        else np.zeros(cloth.rows[name], dtype=np.int64)
+def repeat_pairs(cloth: Cloth, name: str, *, share: float, error: float) -> Repeated | None:
+    """Let rows of a junction exchange targets until the measured share of them repeats a pair; None without rows."""
+    key = repeating_key(cloth.plan, name)
+    relation = next(r for r in relations(cloth.plan) if (r.table, r.key) == (name, key))
+    owning = cloth.plan.promise.owning[name]
+    owners, targets = cloth.links[name, owning], cloth.links[name, relation.key]
+    rows = np.flatnonzero((owners >= 0) & (targets >= 0))
+    if not len(rows):
+        return None
+    rng = cloth.rng("repeat", name)
+    chance = rng.permutation(len(rows))
+    rank = np.empty(len(rows), dtype=np.int64)
+    rank[chance] = running_number(owners[rows][chance])
+    foreign = cloth.plan.table[name].key[relation.key].key
+    right = [cloth.seen(foreign.target, Attribute(a.column, a.path[1:])) for _, a in relation.right]
+    pairs = Pairs(
+        owner=owners[rows],
+        target=targets[rows],
+        place=_agreement(cloth, cloth.plan.table[name], foreign)[0][rows],
+        kind=_alike([cloth.seen(name, a)[rows] for _, a in relation.left], len(rows)),
+        target_kind=_alike(right, cloth.rows[foreign.target]),
+        seen=rank < cloth.plan.promise.bounds[name, owning],
     )
-    for key in keys:
-        links = cloth.links[name, key]
-        wrong = np.flatnonzero((links >= 0) & (place[np.maximum(links, 0)] >= place))
-        links[wrong] = earlier(wrong, links[wrong], alike, place, rng)
+    found = repeat(pairs, share=share, error=error, rng=rng)
+    targets[rows] = found.target
+    return found
+
+
+def _alike(codes: Sequence[IntArray], rows: int) -> IntArray:
+    """Number rows by what they have in common: one number for each combination of codes."""
+    label = np.zeros(rows, dtype=np.int64)
+    for column in codes:
+        _, label = np.unique(label * (int(column.max(initial=0)) + 1) + column, return_inverse=True)
+    return label
 
 
 def separate(cloth: Cloth, name: str, unique: tuple[str, ...]) -> None:
-    """Make tuples of targets distinct where a key made of foreign keys alone says so: move, else leave out."""
-    plan = cloth.plan.table[name]
-    keys = [k for k in plan.keys if set(k.key.columns) <= set(unique)]
-    covered = {c for k in keys for c in k.key.columns}
-    if not unique or len(keys) < 2 or covered != set(unique):
+    """Make rows distinct where a key made of foreign keys alone says so: let them exchange targets, else leave them out."""
+    foreign = cloth.plan.database[name].foreign_keys
+    if not unique or not set(unique) <= {c for k in foreign for c in k.columns}:
+        return
+    keys = [k for k in foreign if set(k.columns) <= set(unique)]
+    if {c for k in keys for c in k.columns} != set(
+        unique
+    ):  # parts of keys: rows may agree on them by different targets
+        while (
+            again := _repeat_values(cloth, name, unique)
+        ).any():  # values made up by position change with those left out
+            cloth.keep(name, ~again)
         return
     rng = cloth.rng("separate", name, *unique)
     last = keys[-1]
-    shared = any(_source_of(cloth, name, c, before=last.key) for c in last.key.columns)
-    for _ in range(0 if shared else 100):
+    alone = len(keys) > 1 and not any(_wired(cloth, name, c, but=last) for c in last.columns)
+    for _ in range(100 if alone else 0):
         again = np.flatnonzero(_repeats(cloth, name, keys))
         if not len(again):
             return
         # Swapping targets between rows keeps every degree as it is.
         partners = rng.integers(0, cloth.rows[name], len(again))
-        links = cloth.links[name, last.key.name]
+        links = cloth.links[name, last.name]
         order = np.arange(len(links))
         for a, b in zip(again.tolist(), partners.tolist(), strict=True):
             order[a], order[b] = order[b], order[a]
-        cloth.links[name, last.key.name] = links[order]
+        cloth.links[name, last.name] = links[order]
     cloth.keep(name, ~_repeats(cloth, name, keys))
 
 
-def _repeats(cloth: Cloth, name: str, keys: list[KeyPlan]) -> Mask:
-    label, null = cloth.labels(name, [k.key for k in keys])
+def seat(cloth: Cloth, name: str) -> None:
+    """Leave out rows whose number does not fit into the column that would keep a key unique by it."""
+    values = Values(cloth)
+    for column in values.numbered_within(name):
+        most = room(cloth.plan.database[name].column[column])
+        if most is not None:
+            cloth.keep(name, values.numbers(name, column) < most)
+
+
+def _repeat_values(cloth: Cloth, name: str, columns: tuple[str, ...]) -> Mask:
+    """Rows that agree with an earlier one in these columns."""
+    seen: set[tuple[Any, ...]] = set()
+    again = np.zeros(cloth.rows[name], dtype=bool)
+    values = Values(cloth)
+    for i, value in enumerate(zip(*(values.column(name, c).to_pylist() for c in columns), strict=True)):
+        again[i] = None not in value and value in seen
+        seen.add(value)
+    return again
+
+
+def _repeats(cloth: Cloth, name: str, keys: list[ForeignKey]) -> Mask:
+    label, null = cloth.labels(name, keys)
     ordered = np.sort(label)
     twice = ordered[1:][ordered[1:] == ordered[:-1]]
     repeated = np.zeros(len(label), dtype=bool)
@@ -163,40 +229,6 @@ def draw_targets(children: int, candidates: IntArray, *, capacity: int | None, r
     rows = np.arange(children) if children <= places else np.sort(rng.permutation(children)[:places])
     out[rows] = candidates[chosen // capacity]
     return out
-
-
-def order_of(links: list[IntArray], rng: np.random.Generator) -> IntArray:
-    """Place of each row in an order that follows as many links as it can: targets first (Kahn), the rest at random.
-
-    >>> order_of([np.array([-1, 0, 1])], np.random.default_rng(0))
-    array([0, 1, 2])
-    """
-    rows = len(links[0])
-    level = np.full(rows, -1, dtype=np.int64)
-    for depth in range(rows):
-        ready = level < 0
-        for link in links:
-            ready &= (link < 0) | (level[np.maximum(link, 0)] >= 0)
-        if not ready.any():
-            break
-        level[ready] = depth
-    left = level < 0
-    level[left] = level.max(initial=0) + 1
-    place = np.empty(rows, dtype=np.int64)
-    place[np.lexsort((rng.random(rows), level))] = np.arange(rows)
-    return place
-
-
-def earlier(rows: IntArray, targets: IntArray, alike: IntArray, place: IntArray, rng: np.random.Generator) -> IntArray:
-    """Draw for each of ``rows`` a row like its target that comes before it; else any that does; else -1."""
-    order = np.lexsort((place, alike))
-    key = alike[order] * (len(place) + 1) + place[order]
-    first = np.searchsorted(key, alike[targets] * (len(place) + 1))
-    count = np.searchsorted(key, alike[targets] * (len(place) + 1) + place[rows]) - first
-    by_place = np.argsort(place)
-    pick = order[np.minimum(first + (rng.random(len(rows)) * count).astype(np.int64), len(order) - 1)]
-    any_before = by_place[(rng.random(len(rows)) * place[rows]).astype(np.int64)]
-    return np.where(count > 0, pick, np.where(place[rows] > 0, any_before, -1))
 
 
 def distinct(limit: int, count: int, rng: np.random.Generator) -> IntArray:

@@ -76,44 +76,69 @@ class Values:
         kind = arrow_type(self._plan.database[name].column[column].type)
         result = pa.nulls(self._cloth.rows[name], kind)
         for key in keys:
-            links = self._cloth.links[name, key.name]
+            if len(result) and not result.null_count:
+                break
+            links = self._cloth.links.get((name, key.name))
+            if links is None:  # not wired yet: asked for while its table's turn is still to come
+                continue
             theirs = self.column(key.target, key.target_columns[key.columns.index(column)])
             taken = theirs.take(pa.array(links, pa.int64(), mask=links < 0))
             result = pc.coalesce(result, taken.cast(kind))
+        described = self._plan.database[name].column[column]
+        if result.null_count and not described.nullable:  # a part of keys whose other parts are null here
+            made = np.arange(self._cloth.rows[name])
+            rng = self._cloth.rng("values", name, column)
+            result = pc.coalesce(result, placeholders(described, made, null=np.zeros(len(made), dtype=bool), rng=rng))
         return result
 
-    @cached_property
-    def _sequenced(self) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
-        """For every table, the columns that are numbered to keep a key unique, with the columns they are numbered within."""
-        return {t.name: _sequenced(t, self._plan.table[t.name]) for t in self._plan.database}
-
     def _numbered(self, name: str, column: str) -> pa.Array:
-        cloth, keys = self._cloth, self.numbered_within(name)[column]
+        number = self.numbers(name, column)
+        plan = self._plan.table[name].column[column]
+        null = np.zeros(len(number), dtype=bool)
+        return placeholders(plan.column, number, null=null, rng=self._cloth.rng("values", name, column), unique=True)
+
+    def numbers(self, name: str, column: str) -> IntArray:
+        """Number of each row, in a column that is numbered to keep a key unique."""
+        cloth = self._cloth
+        keys = [k for k in self.numbered_within(name)[column] if (name, k.name) in cloth.links]
         number = cloth.warp.rows.get(name, 0) + np.arange(cloth.rows[name])
         if keys:
             number = running_number(cloth.labels(name, keys)[0])
             places = cloth.places(name, keys)
             if places is not None:
                 number += cloth.warp.reached((name, column), places)
-        plan = self._plan.table[name].column[column]
-        null = np.zeros(len(number), dtype=bool)
-        return placeholders(plan.column, number, null=null, rng=cloth.rng("values", name, column), unique=True)
+        return number
 
-    def numbered_within(self, name: str) -> dict[str, list[ForeignKey]]:
+    def numbered_within(self, name: str) -> Mapping[str, list[ForeignKey]]:
         """The columns of a table that are numbered, with the foreign keys whose targets they are numbered within."""
-        keys = self._plan.database[name].foreign_keys
-        return {c: [k for k in keys if set(k.columns) & set(w)] for c, w in self._sequenced[name].items()}
+        return self._sequenced[name]
+
+    @cached_property
+    def _sequenced(self) -> Mapping[str, Mapping[str, list[ForeignKey]]]:
+        return {t.name: sequenced(t, self._plan.table[t.name]) for t in self._plan.database}
 
 
-def _sequenced(table: Table, plan: TablePlan) -> dict[str, tuple[str, ...]]:
+def sequenced(table: Table, plan: TablePlan) -> dict[str, list[ForeignKey]]:
+    """Return the columns that are numbered to keep keys unique, each with the foreign keys it is numbered within.
+
+    Rows agree on the columns of a foreign key where they have the same target, so a number that is unique among rows with the same
+    targets makes a key unique whose other columns are all of those keys' columns and no less. Where some of its columns belong to
+    keys that have others besides, or the number has to serve two keys, rows are numbered through.
+    """
     foreign = {c for k in table.foreign_keys for c in k.columns}
-    out: dict[str, tuple[str, ...]] = {}
+    out: dict[str, list[ForeignKey]] = {}
     for unique in (table.primary_key, *table.unique):
         own = [c for c in unique if c not in foreign]
-        if not own or any(c in out for c in own):
+        if not own:
+            continue
+        serves = next((c for c in own if c in out), None)
+        if serves is not None:
+            out[serves] = []
             continue
         unmodelled = [c for c in own if plan.column[c].domain is None or isinstance(plan.column[c].domain, Opaque)]
-        out[(unmodelled or own)[-1]] = tuple(c for c in unique if c in foreign)
+        within = set(unique) & foreign
+        keys = [k for k in table.foreign_keys if set(k.columns) <= within]
+        out[(unmodelled or own)[-1]] = keys if {c for k in keys for c in k.columns} == within else []
     return out
 
 

@@ -12,10 +12,20 @@ from dpweave.constraints import obey
 from dpweave.links.base import LinkProblem
 from dpweave.links.degrees import Degrees, degrees_of, match_total, seen
 from dpweave.links.tilt import deal
-from dpweave.relations import Relation, counted_keys, degree_codecs, presence_codecs, relations, weaving_order
+from dpweave.relations import (
+    Relation,
+    counted_keys,
+    degree_codecs,
+    is_dictated,
+    presence_codecs,
+    relations,
+    repeating_key,
+    weaving_order,
+)
 from dpweave.schema.domain import Attribute, Bins, degree, presence
 from dpweave.tables.external import ExternalTable
-from dpweave.targets import break_circles, random_targets, separate, unloop
+from dpweave.targets import may_be_null, random_targets, repeat_pairs, seat, separate, unloop
+from dpweave.trees import break_circles
 from dpweave.values import Values
 
 if TYPE_CHECKING:
@@ -26,7 +36,6 @@ if TYPE_CHECKING:
     from dpweave.parts import Part, Warp
     from dpweave.plan import Plan
     from dpweave.privacy.window import IntArray
-    from dpweave.schema.model import ForeignKey, Table
     from dpweave.tables.base import FittedTable
 
 MOST_UNSEEN = 1000
@@ -47,6 +56,8 @@ class Fabric:
     public: Mapping[str, pa.Table]
     degrees: Mapping[tuple[str, str], tuple[tuple[int, ...], IntArray]] = field(default_factory=dict)
     """For owning keys, as (table, key): buckets of degrees and their noisy counts over the owners."""
+    repetitions: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """For junctions whose pairs may repeat: the share of linked rows that do, and its standard error."""
 
     def whole(self, table: str) -> float:
         """Rows of a table at scale 1: those that were brought, where it was made elsewhere, else its noisy size."""
@@ -126,7 +137,7 @@ class Weaver:
         self._scale = scale
         self._cloth = Cloth(fabric.plan, fabric.public, seed=seed, part=part, warp=warp)
         self.repairs: dict[str, int] = {}
-        """How many rows each constraint changed."""
+        """How many rows each constraint changed, and how many fall short of repeating a pair."""
 
     def weave(self) -> dict[str, pa.Table]:
         """Make every table: private ones from what was released, public ones as they are. Later parts leave these out."""
@@ -141,7 +152,7 @@ class Weaver:
                 made[name] = pa.table({c.name: values.column(name, c.name) for c in table.columns})
         done = cloth.ready if cloth.part.index else {}
         rules = [rule for rule in self._plan.constraints if rule.table not in done]
-        self.repairs = obey(rules, made, cloth.links, self._plan.database, settled=cloth.warp.settled)
+        self.repairs |= obey(rules, made, cloth.links, self._plan.database, settled=cloth.warp.settled)
         tables = {name: made[name] for name in self._plan.database.names if name not in done}
         self._pass_on(tables, values)
         return tables
@@ -175,9 +186,13 @@ class Weaver:
             for relation in woven:
                 if relation.table == name:
                     self._wire(relation)
+            self._repeat(name)
             break_circles(self._cloth, name)
+            for key in self._plan.database[name].foreign_keys:
+                self._cloth.keep(name, (self._cloth.links[name, key.name] >= 0) | may_be_null(self._cloth, name, key))
             for unique in (self._plan.database[name].primary_key, *self._plan.database[name].unique):
                 separate(self._cloth, name, unique)
+            seat(self._cloth, name)
 
     def _draw_rows(self, name: str) -> None:
         """Draw a table's rows: as many as its owners have degrees for, where degrees are known."""
@@ -252,6 +267,17 @@ class Weaver:
             if not table.is_nullable(table.key[name]):
                 self._cloth.keep(relation.table, self._cloth.links[relation.table, name] >= 0)
 
+    def _repeat(self, name: str) -> None:
+        """Let as many rows of a junction repeat a pair as were measured; what degrees leave no room for is reported."""
+        if name not in self._fabric.repetitions:
+            return
+        share, error = self._fabric.repetitions[name]
+        found = repeat_pairs(self._cloth, name, share=share, error=error)
+        if found is not None and abs(found.wanted - found.reached) > 0.01:
+            key = repeating_key(self._plan, name)
+            said = f"{name}: rows short of repeating a pair of {self._plan.promise.owning[name]} and {key} as measured"
+            self.repairs[said] = round(abs(found.wanted - found.reached) * self._cloth.rows[name])
+
     def _learned(self, relation: Relation, rng: np.random.Generator) -> IntArray | None:
         """Ask the linker; positions are those of whole tables."""
         problem, rows = self._problem(relation)
@@ -289,14 +315,15 @@ class Weaver:
         links = len(rows) if relation.joint is None else self._cloth.rows[relation.table]
         if relation.kind == "one-to-one":
             links = min(links, self._cloth.rows[key.target])
-        if not relation.learnable or not links or not self._cloth.rows[key.target] or self._shares_columns(table, key):
+        same = start == key.target and len(rows) == self._cloth.rows[start]
+        partners = self._cloth.rows[key.target] - same  # no row is led to itself
+        if not relation.learnable or not links or not partners or is_dictated(self._plan, relation.table, relation.key):
             return None, rows
         if relation.joint is not None:
-            links = min(links, self._cloth.rows[start] * self._cloth.rows[key.target])
+            links = min(links, self._cloth.rows[start] * partners)
         left = {n: self._cloth.seen(start, Attribute(a.column, a.path[skip:]))[rows] for n, a in relation.left}
         right = {n: self._cloth.seen(key.target, Attribute(a.column, a.path[1:])) for n, a in relation.right}
         shape = {n: self._cloth.codec(relation.table, a).size for n, a in (*relation.left, *relation.right)}
-        same = start == key.target and len(rows) == self._cloth.rows[start]
         seen_links = self._fabric.sizes[relation.table] * self._fabric.share(relation.table, relation.key)
         problem = LinkProblem(
             left,
@@ -308,7 +335,3 @@ class Weaver:
             same_table=same,
         )
         return problem, rows
-
-    def _shares_columns(self, table: Table, key: ForeignKey) -> bool:
-        """Whether a key's targets are partly dictated by another key; then targets are drawn among those that agree."""
-        return any(set(o.columns) & set(key.columns) for o in table.foreign_keys if o != key)

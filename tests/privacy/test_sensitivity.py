@@ -5,19 +5,22 @@ from __future__ import annotations
 import math
 import random
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import pytest
 
 from dpweave.errors import UsageError
 from dpweave.privacy.sensitivity import Movement, movement
-from dpweave.schema.domain import Attribute, View
+from dpweave.schema.domain import Attribute, View, repetition
 from tests.oracle import (
     Rows,
+    World,
     bound,
     count,
     distances,
     entity_neighbours,
     holds_bounds,
+    keys_of,
     make_promise,
     random_view,
     random_world,
@@ -27,10 +30,17 @@ from tests.oracle import (
     without,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 CHUNKS = 10
 
 
-def _hunt(neighbours: str, seeds: range) -> tuple[int, int]:
+def _hunt(
+    neighbours: str,
+    seeds: range,
+    look: Callable[[random.Random, World], tuple[View, tuple[str, ...]] | None] = random_view,
+) -> tuple[int, int]:
     """Compare with the truth on one random world per seed; return cases in which L1, and L2, were attained."""
     l1_attained = l2_attained = 0
     for seed in seeds:
@@ -55,7 +65,10 @@ def _hunt(neighbours: str, seeds: range) -> tuple[int, int]:
         here = bound(world.rows, promise, ranks)
         there = [(unit, bound(other, promise, ranks)) for unit, other in others]
         for _ in range(5):
-            view, columns = random_view(rng, world)
+            seen = look(rng, world)
+            if seen is None:
+                break
+            view, columns = seen
             before = count(here, promise, view, columns)
             limit = {unit: movement(promise, view, columns, unit) for unit in promise.protected}
             for unit, after in there:
@@ -79,6 +92,36 @@ def test_record_neighbours_never_move_more_than_the_calculus_says(chunk):
     l1, l2 = _hunt("record", range(1000 * chunk + 500, 1000 * chunk + 600))
     assert l1 > 200
     assert l2 > 100
+
+
+def _repetition_view(rng: random.Random, world: World) -> tuple[View, tuple[str, ...]] | None:
+    """Whether rows repeat a target of their owner, seen over all rows, over linked ones, or by rows that lead to them."""
+    promise = world.promise
+    owned = [
+        (t, k) for t in promise.private if t in promise.owning for k in keys_of(promise, t) if k != promise.owning[t]
+    ]
+    if not owned:
+        return None
+    table, key = rng.choice(owned)
+    seen_from = [((), table)] + [((k.name,), t.name) for t, k in promise.graph.incoming(table)]
+    path, base = rng.choice(seen_from)
+    columns = [("again", Attribute(repetition(key), path)), ("x", Attribute(world.values[table][0], path))]
+    linked = rng.choice([(), ((*path, key),), ((*path, promise.owning[table]), (*path, key))])
+    return View(base, tuple(columns), linked), ("again", "x") if rng.random() < 0.3 else ("again",)
+
+
+@pytest.mark.parametrize("chunk", range(4))
+def test_entity_neighbours_never_move_repetition_more_than_the_calculus_says(chunk):
+    l1, l2 = _hunt("entity", range(1000 * chunk + 20_000, 1000 * chunk + 20_200), _repetition_view)
+    assert l1 > 30
+    assert l2 > 30
+
+
+@pytest.mark.parametrize("chunk", range(4))
+def test_record_neighbours_never_move_repetition_more_than_the_calculus_says(chunk):
+    l1, l2 = _hunt("record", range(1000 * chunk + 20_500, 1000 * chunk + 20_700), _repetition_view)
+    assert l1 > 10
+    assert l2 > 10
 
 
 # -- a constructed example for each case -------------------------------------------------------------------------------
@@ -260,6 +303,92 @@ def test_attained_degrees():
         l1=2 * d,
         l2=d * math.sqrt(2),
     )
+
+
+def test_attained_repetition():
+    d = 2
+    promise = _rated(d, 2)
+    # Users 1 and 2 each have a first row with a place; user 0 holds the places that their second rows wait for. When it goes,
+    # they come back and repeat the first ones.
+    who = [(1, 0, 0), (2, 1, 0), (0, 0, 1), (0, 1, 1), (1, 0, 1), (2, 1, 1)]
+    rows: Rows = {
+        "users": {i: {"x": 0} for i in range(3)},
+        "movies": {i: {"x": 0} for i in range(2)},
+        "ratings": {i: {"user": u, "movie": m, "x": x} for i, (u, m, x) in enumerate(who)},
+    }
+    less = _gone(promise, rows, "users", 0)
+    columns = (("x", Attribute("x")), ("again", Attribute("=movie")))
+    every, linked = View("ratings", columns), View("ratings", columns, (("movie",),))
+    _attains(promise, rows, less, every, ("x", "again"), "users", l1=3 * d, l2=math.hypot(2 * d, d))
+    _attains(promise, rows, less, linked, ("x", "again"), "users", l1=2 * d, l2=math.hypot(d, d))
+    public = make_promise(
+        RATED, protect=("users",), public=("movies",), owning={"ratings": "user"}, bounds={("ratings", "user"): d}
+    )
+    _attains(public, rows, less, every, ("x", "again"), "users", l1=d, l2=d)
+
+
+def test_attained_record_repetition_by_links_that_change():
+    """Two rows leave the unit for targets of later rows of their owner, and two that came first leave others for it."""
+    tables = {"p": ((), {}), "a": (("x",), {}), "t": (("x",), {"p": "p", "a": "a"}), "led": ((), {"t": "t"})}
+    promise = make_promise(
+        tables,
+        protect=("p", "a"),
+        owning={"t": "p", "led": "t"},
+        bounds={("t", "p"): 8, ("t", "a"): 2, ("led", "t"): 1},
+        neighbours="record",
+    )
+
+    def world(*targets: int) -> Rows:
+        rows = {i: {"p": 0, "a": a, "x": i} for i, a in enumerate(targets)}
+        return {"p": {0: {}}, "a": {i: {"x": i} for i in range(5)}, "t": rows, "led": {}}
+
+    rows, other = world(0, 0, 3, 4, 1, 2, 3, 4), world(1, 2, 0, 0, 1, 2, 3, 4)
+    assert holds_bounds(rows, promise)
+    assert holds_bounds(other, promise)
+    view = View("t", (("x", Attribute("x")), ("a", Attribute("x", ("a",))), ("again", Attribute("=a"))))
+    ranks = {(t, i): float(i) for t in rows for i in rows[t]}
+    l1, _ = distances(*(count(bound(d, promise, ranks), promise, view, ("x", "a", "again")) for d in (rows, other)))
+    says = movement(promise, view, ("x", "a", "again"), "a")
+    assert l1 == says.l1 == 16
+
+
+def test_attained_record_repetition_by_relationships_that_are_replaced():
+    """A relationship of the unit goes that another row repeated, and one comes that another row then repeats."""
+    tables = {"p": ((), {}), "a": ((), {}), "b": ((), {}), "t": (("x",), {"p": "p", "a": "a", "b": "b"})}
+    promise = make_promise(
+        tables,
+        protect=("p", "a", "b"),
+        owning={"t": "p"},
+        bounds={("t", "p"): 3, ("t", "a"): 3, ("t", "b"): 1},
+        neighbours="record",
+    )
+    rows: Rows = {
+        "p": {0: {}, 1: {}},
+        "a": {0: {}, 1: {}},
+        "b": {0: {}},
+        "t": {
+            0: {"p": 0, "a": 0, "b": 0, "x": 0},
+            2: {"p": 0, "a": 0, "b": None, "x": 2},
+            3: {"p": 1, "a": 1, "b": None, "x": 3},
+        },
+    }
+    other: Rows = {**rows, "t": {1: {"p": 1, "a": 1, "b": 0, "x": 1}, 2: rows["t"][2], 3: rows["t"][3]}}
+    assert holds_bounds(rows, promise)
+    assert holds_bounds(other, promise)
+    view = View("t", (("x", Attribute("x")), ("again", Attribute("=a"))))
+    ranks = {(t, i): float(i) for d in (rows, other) for t in d for i in d[t]}
+    l1, _ = distances(*(count(bound(d, promise, ranks), promise, view, ("x", "again")) for d in (rows, other)))
+    says = movement(promise, view, ("x", "again"), "b")
+    assert l1 == says.l1 == 6
+
+
+def test_repetition_needs_an_owner():
+    promise = _rated(2, 2)
+    with pytest.raises(UsageError, match="'ratings' has no owner"):
+        movement(promise, View.of_table("ratings", ("=user",)), ("=user",), "users")
+    staff = make_promise({"staff": (("x",), {"boss": "staff"})}, protect=("staff",), bounds={("staff", "boss"): 2})
+    with pytest.raises(UsageError, match="'staff' has no owner"):
+        movement(staff, View.of_table("staff", ("=boss",)), ("=boss",), "staff")
 
 
 def test_attained_record_base_and_links():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 
 from dpweave.schema.covering import cover, summed
-from dpweave.schema.domain import parse_degree, parse_presence
+from dpweave.schema.domain import parse_degree, parse_presence, parse_repetition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -216,12 +216,20 @@ class Counts:
             per = self._bounding.children(child, self._bounding.promise.database[child].key[key_name]).view()
             joined = rows.left_join(per, rows.rid == per.rid).select(rows.rid, degree=per.degree.fill_null(0))
             return joined, codec.encode(joined.degree.cast("int64"), has_nan=False)
-        key = parse_presence(column)
+        key = parse_presence(column) or parse_repetition(column)
         if key is not None:
             linked = self._bounding.linked(table)
-            return linked, linked[self._bounding.link_name(table, key)].notnull().cast("int32")
+            link = linked[self._bounding.link_name(table, key)]
+            said = link.notnull() if parse_presence(column) else _repeats(linked, link)
+            return linked, said.cast("int32")
         value = rows[self._bounding.column_name(table, column)]
         return codec.coded(rows, value, has_nan=self._bounding.source.connection.name != "sqlite")
+
+
+def _repeats(linked: Any, link: Any) -> Any:
+    """Whether a row's owner has an earlier row, in the order of both steps of bounding, whose ``link`` leads to the same target."""
+    first = linked.rid.min().over(group_by=[linked.owner, link])
+    return linked.owner.notnull() & link.notnull() & (first < linked.rid)
 
 
 def _histogram(codes: Sequence[Codes], shape: tuple[int, ...], there: Codes | None, *, rows: int) -> IntArray:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpweave.errors import UsageError
-from dpweave.schema.domain import parse_degree, parse_presence
+from dpweave.schema.domain import parse_degree, parse_presence, parse_repetition
 
 if TYPE_CHECKING:
     from dpweave.privacy.promise import Promise
@@ -78,15 +78,11 @@ class _Calculus:
         self._refuse_public_degrees()
         base = self.view.base
         if self.promise.neighbours == "record":
-            replaced = self._replaced(base)
-            moved = self._staying(base, ()).moved
-            return Movement(replaced + moved, replaced + moved)
-        removed = self._removed(base)
-        staying = self._staying(base, ())
-        gained = staying.gained
-        if self._looks_at_one_target_only():
-            # A backfilled link lands on the target whose place was vacated, hence in the cell that lost a row.
-            gained -= removed
+            moved = self._replaced(base) + self._staying(base, ()).moved
+            return Movement(moved, moved)
+        removed, staying = self._removed(base), self._staying(base, ())
+        # Seen by its target alone, a backfilled link lands where a place was vacated, hence in the cell that lost a row.
+        gained = staying.gained - (removed if self._looks_at_one_target_only() else 0)
         return Movement(removed + staying.lost + staying.moved, gained + staying.moved)
 
     def _refuse_public_degrees(self) -> None:
@@ -110,15 +106,15 @@ class _Calculus:
         """Under ``record``: rows of ``table`` that belong to the changed row, relationships included."""
         return self._removed(table) + self._relationships(table)
 
-    def _relationships(self, table: str) -> int:
-        """Rows of a junction that link to the unit by a key that does not own them: replaced with its relationships."""
+    def _relationships(self, table: str, *, but: str | None = None) -> int:
+        """Rows of a junction that link to the unit by a key that does not own them (nor is ``but``): replaced with it."""
         promise = self.promise
         if not self._is_relationship(table):
             return 0
         return sum(
             promise.bounds[table, key.name] * self._removed(key.target)
             for key in promise.database[table].foreign_keys
-            if promise.is_private(key) and not promise.is_owning(table, key.name)
+            if promise.is_private(key) and not promise.is_owning(table, key.name) and key.name != but
         )
 
     def _staying(self, table: str, path: Path) -> _Staying:
@@ -132,32 +128,30 @@ class _Calculus:
         """Rows of ``table`` that change because of what ``key`` leads to."""
         bound = self.promise.bounds[table, key.name]
         inherited = bound * further
-        if self.promise.is_owning(table, key.name):
+        entity = self.promise.neighbours == "entity"
+        if self.promise.is_owning(table, key.name) or (self._is_relationship(table) and not entity):
             return inherited
-        if self.promise.neighbours == "entity":
+        if entity:
             return inherited + _Staying(gained=self._removed(table), lost=bound * self._removed(key.target))
-        if self._is_relationship(table):
-            return inherited
         return inherited + _Staying(moved=2 * bound * self._removed(key.target))
 
     def _is_relationship(self, table: str) -> bool:
         """Whether rows of ``table`` stand for relationships, which under ``record`` come and go with either end."""
-        promise = self.promise
-        return table not in promise.protected and table not in promise.public and promise.graph.is_junction(table)
+        return table not in {*self.promise.protected, *self.promise.public} and self.promise.graph.is_junction(table)
 
     def _moved_derived(self, table: str, path: Path) -> int:
         """Rows of ``table`` at the end of ``path``, outside the unit, whose derived columns change."""
-        moved = 0
-        for name in self.columns:
-            attribute = self.view.attribute[name]
-            if attribute.path != path:
-                continue
-            counted, key = parse_degree(attribute.column), parse_presence(attribute.column)
-            if counted is not None:
-                moved += self._moved_degree(*counted)
-            if key is not None:
-                moved += self._moved_presence(table, self.promise.database[table].key[key])
-        return moved
+        attributes = (self.view.attribute[name] for name in self.columns)
+        return sum(self._moved_column(table, path, a.column) for a in attributes if a.path == path)
+
+    def _moved_column(self, table: str, path: Path, column: str) -> int:
+        if (counted := parse_degree(column)) is not None:
+            return self._moved_degree(*counted)
+        if (name := parse_presence(column)) is not None:
+            return self._moved_presence(table, self.promise.database[table].key[name])
+        if (name := parse_repetition(column)) is not None:
+            return self._moved_repetition(table, path, self.promise.database[table].key[name])
+        return 0
 
     def _moved_presence(self, table: str, key: ForeignKey) -> int:
         """Rows whose link by ``key`` appears or disappears: those that :meth:`_along` lets in, out, or about."""
@@ -166,24 +160,34 @@ class _Calculus:
         staying = self._along(table, key, _Staying())
         return staying.gained + staying.lost + staying.moved
 
-    def _moved_degree(self, child: str, key_name: str) -> int:
-        key = self.promise.database[child].key[key_name]
-        owning = self.promise.is_owning(child, key_name)
+    def _moved_repetition(self, table: str, path: Path, key: ForeignKey) -> int:
+        """Rows that begin or cease to repeat a target of an earlier row of their owner (Theorem 4).
+
+        Rows whose own link changes are counted as such where the view walks ``key``. A row whose link stays is moved by an
+        earlier one that comes or goes: never under ``entity``; under ``record`` at most one for each row that does.
+        """
+        if table in self.promise.public or self.promise.owning.get(table) in (None, key.name):
+            raise UsageError(f"{table!r} has no owner whose rows could repeat a target of {key.name!r}")
+        relinked = self._moved_presence(table, key)
+        record = self.promise.neighbours == "record"
+        others = relinked + 2 * self._relationships(table, but=key.name) if record else 0
+        return others if (*path, key.name) in self._paths() else others + relinked
+
+    def _moved_degree(self, child: str, key: str) -> int:
+        owning = self.promise.is_owning(child, key)
         if self.promise.neighbours == "entity":
             return 0 if owning else self._removed(child)
         if owning:
             return 2 * self._relationships(child)
-        moved = 2 * self._replaced(child)
-        if self._removed(key.target) and not self._is_relationship(child):
-            moved += 2 * self.promise.bounds[child, key_name] * self._removed(key.target)
-        return moved
+        unit = self._removed(self.promise.database[child].key[key].target)
+        relinked = self.promise.bounds[child, key] * unit if unit and not self._is_relationship(child) else 0
+        return 2 * (self._replaced(child) + relinked)
 
     def _looks_at_one_target_only(self) -> bool:
         """Whether every column lies beyond one and the same linking key of the base table."""
-        base = self.view.base
         first = {path[0] for path in self._paths()}
         if len(first) != 1 or any(not self.view.attribute[c].path for c in self.columns):
             return False
         (name,) = first
-        key = self.promise.database[base].key[name]
-        return self.promise.is_private(key) and not self.promise.is_owning(base, name)
+        key = self.promise.database[self.view.base].key[name]
+        return self.promise.is_private(key) and not self.promise.is_owning(self.view.base, name)

@@ -299,6 +299,20 @@ def parse_presence(column: str) -> str | None:
     return column[1:] if column.startswith("?") else None
 
 
+def repetition(key: str) -> str:
+    """Name of the derived column of an owned row that says whether an earlier row of its owner has the same target by ``key``.
+
+    >>> repetition("product_id"), parse_repetition("=product_id"), parse_repetition("age")
+    ('=product_id', 'product_id', None)
+    """
+    return f"={key}"
+
+
+def parse_repetition(column: str) -> str | None:
+    """Foreign key of a repetition column, or None for another one."""
+    return column[1:] if column.startswith("=") else None
+
+
 @dataclass(frozen=True)
 class View:
     """The rows of ``base`` joined along foreign keys: at most one row for each base row.

@@ -27,6 +27,37 @@ FORMS = (
 """What stands before a number, the least number of its digits, and what stands behind it."""
 
 
+def room(column: Column) -> int | None:
+    """How many different values can be made up for a column; None where there is no end to them.
+
+    >>> from dpweave.schema.model import Column, Type
+    >>> room(Column("code", Type("text", length=2))), room(Column("nr", Type("integer", bits=8))), room(Column("x", Type("uuid")))
+    (1295, 127, None)
+    """
+    kind = column.type
+    match kind.kind:
+        case "integer":
+            return int(2 ** ((kind.bits or 64) - kind.signed)) - 1
+        case "float":
+            return 2**24 if kind.bits == 32 else 2**53
+        case "text":
+            return None if kind.length is None else len(DIGITS) ** min(kind.length, 12) - 1
+        case "decimal":
+            return None if kind.precision is None else int(10 ** (kind.precision - (kind.scale or 0))) - 1
+        case "date":
+            return (date.max - date(2000, 1, 1)).days
+        case "time":
+            return 24 * 3600
+        case "boolean":
+            return 2
+        case "enum":
+            return len(kind.values)
+        case "array":
+            return 1
+        case _:
+            return None
+
+
 def placeholders(
     column: Column, number: IntArray, *, null: np.ndarray[Any, Any], rng: np.random.Generator, unique: bool = False
 ) -> pa.Array:
@@ -39,11 +70,12 @@ def placeholders(
 
     kind = column.type
     target = arrow_type(kind)
+    most = room(column)
+    number = number if most is None else number % max(most, 1)
     count = number + 1
     match kind.kind:
         case "integer":
-            highest = 2 ** ((kind.bits or 64) - kind.signed) - 1
-            return pa.array(np.minimum(count, highest), pa.int64(), mask=null).cast(target)
+            return pa.array(count, pa.int64(), mask=null).cast(target)
         case "float":
             return pa.array(count.astype(np.float64), pa.float64(), mask=null).cast(target)
         case "uuid":
