@@ -15,6 +15,7 @@ from dpweave.relations import derived_codecs, model_columns
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import Categories
 from dpweave.schema.model import Column, ForeignKey, Type
+from dpweave.schema.placeholders import placeholders, room
 from dpweave.weaving import Fabric, Weaver
 
 if TYPE_CHECKING:
@@ -158,3 +159,21 @@ def test_keys_hold_on_random_schemas(chunk: int) -> None:
         assert broken_keys(plan, made) == [], (seed, plan.to_toml())
         rows += sum(len(t) for t in made.values())
     assert rows > 1000  # not by leaving everything out
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        "int8", "uint8", "int64", "uint64", "float32", "float64", "decimal(3,1)", "decimal(38,2)", "text", "text(1)", "text(2)",
+        "date", "time", "timestamp", "timestamptz", "boolean", 'enum("a","b")', "uuid", "bytes", "json", "unknown",
+    ],
+)  # fmt: skip
+def test_made_up_values_are_distinct_as_far_as_their_type_has_room(spelling: str) -> None:
+    column = Column("code", Type.parse(spelling), nullable=False)
+    most = room(column)
+    rows = 3000 if most is None else min(most, 3000)
+    numbers, null = np.arange(rows), np.zeros(rows, dtype=bool)
+    made = placeholders(column, numbers, null=null, rng=np.random.default_rng(0), unique=True).to_pylist()
+    assert len(set(made)) == rows
+    many = np.arange(20_000)  # more than there is room for is no error
+    placeholders(column, many, null=many < 0, rng=np.random.default_rng(0))

@@ -71,7 +71,7 @@ def placeholders(
     kind = column.type
     target = arrow_type(kind)
     most = room(column)
-    number = number if most is None else number % max(most, 1)
+    number = number if most is None or most >= 2**62 else number % max(most, 1)
     count = number + 1
     match kind.kind:
         case "integer":
