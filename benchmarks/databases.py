@@ -1,7 +1,7 @@
 """Whole databases, from the plans in examples/plans: every key valid, and how much of what spans tables survives.
 
     python benchmarks/databases.py run [--data FOLDER] [--only NAME ...] [--epsilon E ...] [--seeds N]
-    python benchmarks/databases.py write        # the tables of what was run so far, into docs/databases.md
+    python benchmarks/databases.py write        # the tables of what was run so far, into benchmarks/databases.md
     python benchmarks/databases.py floor        # how far noise alone puts MovieLens' mean ratings off
 
 Runs are kept in benchmarks/databases.json and not repeated; delete the file to start afresh. TPC-H at scale 0.1 is made
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "databases.json"
-PAGE = ROOT / "docs" / "databases.md"
+PAGE = ROOT / "benchmarks" / "databases.md"
 NAMES = ("chinook", "pedigree", "sakila", "census", "oulad", "movielens", "tpch")
 DELTA = 1e-6
 WORKLOADS = 60
