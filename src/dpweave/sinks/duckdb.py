@@ -10,7 +10,10 @@ it is kept as a comment on its table, which reflection reads back, and its value
 from __future__ import annotations
 
 import json
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from dpweave.errors import TargetError
 from dpweave.schema.graph import KeyGraph
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     from dpweave.schema.model import Database, ForeignKey, Table
     from dpweave.sinks.stream import Stream
 
+_TRANSACTION = 8
+"""Batches that are inserted at once."""
 _GENERATION = '"dpweave generation"'
 _DEEPEST = 1000
 """More generations than this and a self-reference is kept as a comment: each takes a statement of its own."""
@@ -102,12 +107,16 @@ def _create(connection: Any, database: Database, table: Table, keys: list[Foreig
 
 
 def _insert(connection: Any, table: Table, stream: Stream, *, into: str) -> None:
+    """Insert a stream, some batches to a transaction: DuckDB holds all of one in memory. (A draft that fails is deleted.)"""
     columns = names(c.name for c in table.columns)
-    connection.register("dpweave incoming", stream.reader())
-    try:
-        connection.execute(f'INSERT INTO {into} ({columns}) SELECT {columns} FROM "dpweave incoming"')
-    finally:
-        connection.unregister("dpweave incoming")
+    batches = iter(stream)
+    for first in batches:
+        some = chain([first], islice(batches, _TRANSACTION - 1))
+        connection.register("dpweave incoming", pa.RecordBatchReader.from_batches(stream.schema, some))
+        try:
+            connection.execute(f'INSERT INTO {into} ({columns}) SELECT {columns} FROM "dpweave incoming"')
+        finally:
+            connection.unregister("dpweave incoming")
 
 
 def _number_generations(connection: Any, own: list[ForeignKey], staging: str) -> int | None:

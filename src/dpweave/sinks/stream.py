@@ -47,10 +47,6 @@ class Stream:
             raise
         self._progress(self.table.name, 1.0)
 
-    def reader(self) -> pa.RecordBatchReader:
-        """Return the stream for an engine that pulls."""
-        return pa.RecordBatchReader.from_batches(self.schema, iter(self))
-
     def _conformed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if set(batch.schema.names) != set(self.schema.names):
             raise TargetError(
