@@ -297,9 +297,9 @@ def read_back(model: dw.Model, folder: Path, target: str) -> None:
     assert shares[0] == 0.0
     assert shares[-1] == 1.0
     assert all(a <= b for a, b in pairwise(shares))
-    from dpweave.cli import _read_copy
+    from dpweave.report.reading import read_copy
 
-    back = _read_copy(str(folder / target), model.plan)
+    back = read_copy(str(folder / target), model.plan)
     assert back.rows == database.rows
     for name, table in database.items():
         rows = [sorted(map(repr, t.to_pylist())) for t in (table, back[name])]

@@ -298,7 +298,9 @@ def _learn_links(curator: Curator, fabric: Fabric, allocation: Allocation, repor
 
     if shares:
         Weaver(fabric, linker=learn, scale=1.0, seed=0).wire()
-    return [*found, *(_unlearned(fabric.plan, r) for r in relations(fabric.plan) if link_task(r).name not in shares)]
+    asked = {e["relation"] for e in found}
+    left = [r for r in relations(fabric.plan) if f"{r.table}.{r.key}" not in asked]
+    return [*found, *(_unlearned(fabric.plan, r) for r in left)]
 
 
 def _unlearned(plan: Plan, relation: Relation) -> dict[str, object]:
@@ -307,7 +309,9 @@ def _unlearned(plan: Plan, relation: Relation) -> dict[str, object]:
         why = "the plan asks for that"
     elif is_dictated(plan, relation.table, relation.key):
         why = "another key shares its columns"
-    else:
+    elif not relation.learnable:
         why = "one of its sides has no column to correlate"
+    else:
+        why = "the noisy sizes leave no rows to link, or its tables nothing to ask for"
     verdict = f"links are wired at random within the degrees, because {why}; nothing was measured about them"
     return {"relation": f"{relation.table}.{relation.key}", "verdict": verdict, "components": []}
