@@ -62,9 +62,13 @@ def counted_keys(plan: Plan, table: str) -> tuple[tuple[str, str], ...]:
 
 
 def fine_degrees(plan: Plan, child: str, key: str) -> tuple[int, ...]:
-    """Return the buckets in which degrees by an owning key are first counted: up to what is declared, or to a million."""
+    """Return the buckets in which degrees by an owning key are first counted: up to what is declared, or to a million.
+
+    One edge lies right above the bound: it is often where degrees end, and what is beyond it is worth knowing apart.
+    """
     cap = plan.table[child].key[key].degree_cap
-    return ANY_DEGREE if cap is None else buckets(cap)
+    edges = ANY_DEGREE if cap is None else buckets(cap)
+    return tuple(sorted({*edges, min(plan.promise.bounds[child, key] + 1, edges[-1])}))
 
 
 def is_single(plan: Plan, child: str, key: str) -> bool:

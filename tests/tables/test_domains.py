@@ -120,3 +120,15 @@ def test_degrees_come_back_with_their_mean_and_shape(sigma: float) -> None:
         np.searchsorted(np.sort(degrees), ends, "right") / 6000 - np.searchsorted(np.sort(made), ends, "right") / 6000
     )
     assert distance.max() < 0.05
+
+
+def test_a_sharp_end_of_degrees_is_kept():
+    rng = np.random.default_rng(4)
+    degrees = rng.integers(1, 8, 50_000)
+    edges = tuple(sorted({*ANY_DEGREE, 8}))
+    marginal = noisy(np.bincount(bucketed(degrees, edges), minlength=len(edges) - 1), 3.0, rng)
+    groups = degree_groups(marginal, edges, bound=7)
+    fine, counts = degree_histogram(marginal, edges, groups)
+    made = degrees_of(bucketed(degrees, groups), np.array(groups), np.array(fine), counts, rng)
+    assert (made > 7).mean() < 0.001
+    assert made.mean() == pytest.approx(degrees.mean(), rel=0.02)

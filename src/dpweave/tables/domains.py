@@ -182,12 +182,18 @@ def degree_groups(marginal: NoisyMarginal, edges: tuple[int, ...], *, bound: int
 def degree_histogram(
     marginal: NoisyMarginal, edges: tuple[int, ...], groups: tuple[int, ...]
 ) -> tuple[tuple[int, ...], IntArray]:
-    """Return the fine buckets below the last of ``groups`` with their noisy counts, and that one as a single bucket."""
+    """Return the fine buckets of ``groups`` with their noisy counts; those of the tail but its first are one bucket.
+
+    The first bucket of the tail is there beyond doubt. Whether anything is above it is in doubt, so only as many rows are
+    drawn there as were counted up to the tail's end.
+    """
     if len(groups) == 2:
         return groups, np.maximum(marginal.counts.sum(keepdims=True), 0)
-    below = sum(e < groups[-2] for e in edges)
-    tail = max(int(marginal.counts[below:].sum()), 0)
-    return (*edges[:below], *groups[-2:]), np.append(np.maximum(marginal.counts[:below], 0), tail)
+    below = edges.index(groups[-2]) + 1
+    fine = (*edges[:below], *sorted({edges[below], groups[-1]}))
+    beyond = marginal.counts[below : sum(e < groups[-1] for e in edges[:-1])].sum()
+    counts = np.append(marginal.counts[:below], beyond)[: len(fine) - 1]
+    return fine, np.maximum(counts, 0)
 
 
 def public_domain(column: Column, values: list[object], *, bins: int) -> Domain:
