@@ -388,3 +388,63 @@ def test_targets_stay_within_capacity(children: int, parents: int, capacity: int
     made = draw_targets(children, np.arange(parents) + 100, capacity=capacity, rng=np.random.default_rng(0))
     assert (made >= 0).sum() == min(children, parents * capacity)
     assert np.bincount(made[made >= 0], minlength=1).max(initial=0) <= capacity
+
+
+def test_three_way_junctions_keys_to_unique_columns_and_nulls_that_depend_on_values() -> None:
+    rng = np.random.default_rng(8)
+    code = Column("code", Type("text", length=8), nullable=False)
+    plan = Plan(
+        (
+            TablePlan("user", (ColumnPlan(ID, None), KIND), ("id",)),
+            TablePlan("item", (ColumnPlan(ID, None), ColumnPlan(code, Opaque()), KIND), ("id",), unique=(("code",),)),
+            TablePlan("tag", (ColumnPlan(ID, None), KIND), ("id",)),
+            TablePlan(
+                "tagging",
+                (
+                    ColumnPlan(number("user", nullable=False), None),
+                    ColumnPlan(Column("item", Type("text", length=8), nullable=False), None),
+                    ColumnPlan(number("tag", nullable=False), None),
+                    ColumnPlan(number("via"), None),
+                    KIND,
+                ),
+                ("user", "item", "tag"),
+                keys=(
+                    key("user", "user", "owning", 6, degree_cap=6),
+                    KeyPlan(ForeignKey(("item",), "item", ("code",)), "attribute"),
+                    key("tag", "tag", "attribute"),
+                    key("via", "tag", "attribute"),
+                ),
+            ),
+        ),
+        protect=("user",),
+        public=("item", "tag"),
+    )
+    kinds = rng.choice(list("abc"), 500)
+    of_tag = np.array(list("abc") * 5)
+    user = np.repeat(np.arange(500), 4)
+    like = np.array([rng.choice(np.flatnonzero(of_tag == k)) for k in kinds[user]])
+    tag = np.where(rng.random(2000) < 0.7, like, rng.integers(0, 15, 2000))
+    kind = rng.choice(list("abc"), 2000)
+    tagging = pd.DataFrame(
+        {"user": user, "item": [f"c{i}" for i in rng.integers(0, 40, 2000)], "tag": tag, "kind": kind}
+    )
+    tagging["via"] = pd.Series(np.where((kind == "a") & (rng.random(2000) < 0.9), np.nan, tag)).astype("Int64")
+    source = {
+        "user": frame(500, kind=kinds),
+        "item": frame(40, code=[f"c{i}" for i in range(40)], kind=list("abcd") * 10),
+        "tag": frame(15, kind=of_tag),
+        "tagging": tagging.drop_duplicates(["user", "item", "tag"]),
+    }
+    made = dw.fit(source, plan, epsilon=100.0, delta=1e-5, insecure_seed=0).sample(seed=3).to_pandas()
+    assert_keys_hold(plan, made)
+
+    def alike(tables: dict[str, pd.DataFrame]) -> float:
+        both = tables["tagging"].merge(tables["user"], left_on="user", right_on="id", suffixes=("", "_user"))
+        both = both.merge(tables["tag"], left_on="tag", right_on="id", suffixes=("", "_tag"))
+        return float((both.kind_user == both.kind_tag).mean())
+
+    assert alike(source) > 0.7
+    assert alike(made) > 1 / 3 + 0.8 * (alike(source) - 1 / 3)
+    for value, least, most in (("a", 0.75, 1.0), ("b", 0.0, 0.1)):
+        rows = made["tagging"][made["tagging"].kind == value]
+        assert least <= rows.via.isna().mean() <= most
