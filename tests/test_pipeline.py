@@ -209,6 +209,15 @@ def test_progress_is_reported_and_ends(source, plan):
     assert not any(SECRET in what for what, _ in seen)
 
 
+def test_sampling_tells_how_far_it_is(model):
+    seen: list[tuple[str, float]] = []
+    told = model.sample(seed=2, progress=lambda what, done: seen.append((what, done)))
+    assert [done for _, done in seen] == sorted(done for _, done in seen)
+    assert seen
+    assert seen[-1][1] < 1
+    assert dict(told) == dict(model.sample(seed=2))
+
+
 def test_a_plan_keeps_what_is_not_modelled_out_of_the_release(model):
     assert model.plan.table["users"].column["name"].domain == Opaque()
     assert isinstance(model.plan.table["groups"].column["kind"].domain, Categories)

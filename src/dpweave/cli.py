@@ -253,8 +253,10 @@ def sample(
     from dpweave.sinks import require_free
 
     require_free(out, overwrite=force)
+    loaded = load(model)
+    require_free(out, overwrite=force, database=loaded.plan.database)
     with interruptible(out):
-        copy = _sample_and_write(load(model), out, scale=scale, seed=seed, force=force, quiet=quiet)
+        copy = _sample_and_write(loaded, out, scale=scale, seed=seed, force=force, quiet=quiet)
     rows = copy.rows
     if as_json:
         say_json(
@@ -339,6 +341,7 @@ def run(
     for path in (kept, page):
         require_free_file(path, force=force)
     chosen = Plan.load(plan)
+    require_free(out, overwrite=force, database=chosen.database)
     with interruptible(kept, out, page, ledger=ledger):
         fitted = library_fit(
             source, chosen, epsilon=epsilon, delta=delta, ledger=ledger, label=label, progress=not quiet
@@ -474,7 +477,7 @@ def _sample_and_write(model: Any, out: str, *, scale: float, seed: int, force: b
 
     steps = reporter(not quiet)
     with steps.step("sample"):
-        copy: SyntheticDatabase = model.sample(scale=scale, seed=seed)
+        copy: SyntheticDatabase = model.sample(scale=scale, seed=seed, progress=steps.inside)
     with steps.step("write"):
         copy.write(out, overwrite=force, progress=steps.inside)
     return copy

@@ -19,14 +19,14 @@ from dpweave.parts import Part, Parts, Warp, Woven, divide
 from dpweave.plan import Plan
 from dpweave.privacy.release import Certificate, Discovered, Measured, Release, Selected
 from dpweave.privacy.window import NoisyMarginal
-from dpweave.relations import counted_keys, fine_degrees, presence_codecs, repeating_key
+from dpweave.relations import counted_keys, fine_degrees, presence_codecs, relations, repeating_key
 from dpweave.schema.domain import Attribute, View, degree, presence, repetition
 from dpweave.tables.base import restore
 from dpweave.tables.domains import degree_histogram
 from dpweave.weaving import Fabric, Weaver
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import pyarrow as pa
 
@@ -77,11 +77,13 @@ class Model:
         """Public tables, as they are."""
         return self.fabric.public
 
-    def sample(self, scale: float = 1.0, seed: int = 0) -> SyntheticDatabase:
+    def sample(
+        self, scale: float = 1.0, seed: int = 0, *, progress: Callable[[str, float], None] | None = None
+    ) -> SyntheticDatabase:
         """Draw a synthetic database, ``scale`` times the size of the real one. Free; the same seed gives the same.
 
         A large one is woven part by part when it is written, so that memory does not grow with it; looking at one of its
-        tables puts all of it into memory.
+        tables puts all of it into memory. ``progress`` is told the relation that is wired and the share of them that was.
         """
         from dpweave.synthetic import SyntheticDatabase
 
@@ -90,12 +92,17 @@ class Model:
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
             raise UsageError(f"seed must be a whole number of at least 0, not {seed!r}")
         count, common = divide(self.plan, self.fabric.expected_rows(scale))
-        parts = Parts(lambda: self._weave(float(scale), int(seed), count, common), self.plan.database.names, count)
+        tell = progress if count == 1 else None  # parts are woven, and tell of it, when they are written
+        parts = Parts(
+            lambda: self._weave(float(scale), int(seed), count, common, tell), self.plan.database.names, count
+        )
         return SyntheticDatabase(self.plan.database, parts if count > 1 else parts.gathered, parts.repairs)
 
-    def _weave(self, scale: float, seed: int, count: int, common: frozenset[str]) -> Iterator[Woven]:
+    def _weave(
+        self, scale: float, seed: int, count: int, common: frozenset[str], tell: Callable[[str, float], None] | None
+    ) -> Iterator[Woven]:
         """Weave all parts in order; none is held while the next one is made."""
-        linker, warp = Rewiring(self.plan, self.release), Warp(common)
+        linker, warp = Rewiring(self.plan, self.release, tell), Warp(common)
 
         def weave(part: Part) -> Woven:
             weaver = Weaver(self.fabric, linker=linker, scale=scale, seed=seed, part=part, warp=warp)
@@ -120,15 +127,19 @@ class Model:
 class Rewiring:
     """Makes links from what a release holds. What is fitted to it is fitted once and serves all parts of a database."""
 
-    def __init__(self, plan: Plan, release: Release) -> None:
+    def __init__(self, plan: Plan, release: Release, progress: Callable[[str, float], None] | None = None) -> None:
         self._plan = plan
         self._release = release
+        self._progress = progress
         self._fits: dict[tuple[str, str], Any] = {}
 
     def __call__(
         self, relation: Relation, problem: LinkProblem, degrees: Degrees, rng: np.random.Generator
     ) -> IntArray | None:
         """Links of one relation, or None where nothing was measured."""
+        if self._progress is not None:
+            every = relations(self._plan)
+            self._progress(f"{relation.table}.{relation.key}", every.index(relation) / len(every))
         measured = self._release.find(link_task(relation).name)
         if not measured:
             return None

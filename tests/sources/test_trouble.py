@@ -139,6 +139,24 @@ def test_a_connection_that_drops_after_a_charge(call, postgres, clinic, tmp_path
     assert code == 0
 
 
+def test_a_target_that_is_there_is_refused_before_anything_is_spent(call, postgres, clinic, tmp_path) -> None:
+    found = call(
+        *("run", clinic, "-p", tmp_path / "plan.toml", "-e", "1", "-q"),
+        *(
+            "-o",
+            clinic,
+            "--model",
+            tmp_path / "m.dpw",
+            "--report",
+            tmp_path / "r.html",
+            "--ledger",
+            tmp_path / "l.jsonl",
+        ),
+    )
+    assert_one_sentence(*found, "has a table 'patients' already")
+    assert_nothing_spent(tmp_path)
+
+
 def test_a_target_that_is_there_or_drops_in_the_middle(call, postgres, clinic, tmp_path, monkeypatch) -> None:
     assert fit(call, clinic, tmp_path)[0] == 0
     assert_one_sentence(*call("sample", tmp_path / "m.dpw", "-o", clinic, "-q"), "patients")

@@ -74,9 +74,19 @@ def write(
             write_folder(database, streams, Path(target), format=kind)
 
 
-def require_free(target: str | Path, *, format: str | None = None, overwrite: bool) -> None:  # noqa: A002
-    """Refuse a path that is taken, before any work is done. (PostgreSQL is asked when it is written.)"""
+def require_free(
+    target: str | Path,
+    *,
+    format: str | None = None,  # noqa: A002
+    overwrite: bool,
+    database: Database | None = None,
+) -> None:
+    """Refuse a target that is taken, before any work is done. PostgreSQL is asked if it is known for which ``database``."""
     if _kind(target, format) == "postgresql":
+        if database is not None and not overwrite:
+            from dpweave.sinks.postgres import require_room
+
+            require_room(database, str(target))
         return
     path = Path(target).expanduser()
     if not path.parent.is_dir():

@@ -43,14 +43,23 @@ def write_postgres(database: Database, streams: Mapping[str, Stream], url: str, 
         connection.close()
 
 
+def require_room(database: Database, url: str) -> None:
+    """Refuse a database that has one of the tables already, or cannot be reached."""
+    import psycopg
+
+    connection = connect(url, error=TargetError)
+    try:
+        _refuse(_taken(connection, database), where=label(url))
+    except psycopg.Error as error:
+        raise TargetError(f"{label(url)}: {reason(error) or 'the server refused a statement'}") from None
+    finally:
+        connection.close()
+
+
 def _make_room(connection: Any, database: Database, *, overwrite: bool, where: str) -> None:
-    taken = [
-        t for t in database if connection.execute("SELECT to_regclass(%s)", (_place(t),)).fetchone()[0] is not None
-    ]
-    if taken and not overwrite:
-        raise TargetError(
-            f"{where} has a table {taken[0].name!r} already; choose another database or ask to overwrite it"
-        )
+    taken = _taken(connection, database)
+    if not overwrite:
+        _refuse(taken, where=where)
     if taken:
         connection.execute(f"DROP TABLE {', '.join(_place(t) for t in taken)}")
     for namespace in dict.fromkeys(t.namespace for t in database if t.namespace):
@@ -59,6 +68,19 @@ def _make_room(connection: Any, database: Database, *, overwrite: bool, where: s
         for column in table.columns:
             if column.type.kind == "enum":
                 connection.execute(f"DROP TYPE IF EXISTS {_enum(table, column)}")
+
+
+def _taken(connection: Any, database: Database) -> list[Table]:
+    """Tables of ``database`` that are there already."""
+    found = "SELECT to_regclass(%s) IS NOT NULL"
+    return [t for t in database if connection.execute(found, (_place(t),)).fetchone()[0]]
+
+
+def _refuse(taken: list[Table], *, where: str) -> None:
+    if taken:
+        raise TargetError(
+            f"{where} has a table {taken[0].name!r} already; choose another database or ask to overwrite it"
+        )
 
 
 def _create(connection: Any, database: Database, table: Table) -> None:
