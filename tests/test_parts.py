@@ -248,7 +248,7 @@ class Weaving:
         self.model = model
 
     def whole(self, *, scale: float, seed: int) -> dict[str, pa.Table]:
-        (only,) = self.model._weave(scale, seed, 1, frozenset())
+        (only,) = self.model._weave(scale, seed, 1, frozenset(), None)
         return dict(only.tables)
 
 
