@@ -150,6 +150,7 @@ def test_the_certificate_adds_up_and_says_what_was_not_checked(model):
     }
     (caveat,) = certificate.caveats
     assert "users was made elsewhere" in caveat
+    assert "one row of users, with all its rows there and for entity neighbours" in caveat
     assert "not checked" in caveat
     assert caveat in str(certificate)
     assert type(certificate).from_json(certificate.to_json()) == certificate

@@ -104,6 +104,18 @@ def test_what_the_promise_does_not_count_is_said() -> None:
     assert "relative to the database after links" in learn(method="random", on_excess="truncate").certificate.statement
 
 
+def test_a_column_is_named_that_is_called_as_the_key_of_the_other_side() -> None:
+    things = tables()[1].assign(person=0)
+    said = learn(method="random", right=things, synthetic_right=things).certificate.caveats[1]
+    assert "age, colour, paint, person, size were read" in said
+
+
+@pytest.mark.parametrize("column", ["colour", "age"])
+def test_real_rows_that_are_all_null_are_no_reason_to_refuse(column: str) -> None:
+    people = tables()[0].assign(**{column: None})
+    assert learn(left=people).certificate.epsilon <= 20.0
+
+
 KINDS = [(kind, own) for kind in ("many-to-many", "one-to-many", "one-to-one") for own in (False, True)]
 
 
@@ -211,6 +223,7 @@ people_, things_, pairs_ = tables()
         ({"left": pd.concat([people_, people_])}, "share the same person"),
         ({"synthetic_left": people_.assign(age=people_.age.astype(str))}, "'age' is int64 in left and text in synth"),
         ({"domains": {"color": ["red", "blue"]}}, "did you mean 'colour'"),
+        ({"domains": {"person": [1, 2]}}, "no column to declare for 'person'"),
         ({"m_syn": 3.5}, "m_syn must be a whole number of at least 0, not 3.5"),
         ({"m_syn": -1}, "m_syn must be a whole number"),
         ({"m_syn": 299, "kind": "one-to-many", "pairs": pairs_.drop_duplicates("person")}, "exactly one"),

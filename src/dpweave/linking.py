@@ -22,7 +22,7 @@ from dpweave.schema.arrow import arrow_type, type_of_arrow
 from dpweave.schema.codec import Codec
 from dpweave.schema.coding import encode_table
 from dpweave.schema.domain import Attribute, Bins, Categories, View, parse_degree
-from dpweave.schema.model import Column, ForeignKey
+from dpweave.schema.model import Column, ForeignKey, Type
 from dpweave.sources import open_source
 from dpweave.sources.frames import as_arrow
 from dpweave.tables.domains import public_domain
@@ -181,11 +181,10 @@ class _Task:
                 )
             for name in sorted(want):
                 _require_same_kind(name, side, arrows[side][name], arrows[f"synthetic_{side}"][name])
-        columns = {c for side in ("left", "right") for c in arrows[side].column_names}
-        for name in self.domains:
-            if name not in columns:
-                raise UsageError(f"domains has no column to declare for {name!r}: {nearest(name, columns)}")
         object.__setattr__(self, "_arrows", arrows)
+        for name in self.domains:
+            if name not in self.columns:
+                raise UsageError(f"domains has no column to declare for {name!r}: {nearest(name, self.columns)}")
 
     @property
     def own_right_key(self) -> str:
@@ -202,6 +201,12 @@ class _Task:
         """Everything that was brought, as Arrow."""
         made: dict[str, pa.Table] = getattr(self, "_arrows")  # noqa: B009
         return made
+
+    @property
+    def columns(self) -> set[str]:
+        """Columns of either table besides its own key."""
+        keys = (("left", self.left_key), ("right", self.own_right_key))
+        return {c for side, key in keys for c in self.arrows[side].column_names if c != key}
 
     @property
     def frames(self) -> dict[str, pa.Table]:
@@ -249,12 +254,11 @@ class _Task:
         real, synthetic = self.arrows[side], self.arrows[f"synthetic_{side}"]
         columns = []
         for field in real.schema:
-            kind = type_of_arrow(field.type)
             if field.name == key:
-                columns.append(ColumnPlan(Column(key, kind, nullable=False), None))
+                columns.append(ColumnPlan(Column(key, type_of_arrow(field.type), nullable=False), None))
                 continue
             values = synthetic[field.name]
-            column = Column(field.name, kind, nullable=values.null_count > 0)
+            column = Column(field.name, _kind(field.type, values.type), nullable=values.null_count > 0)
             given = self.domains.get(field.name)
             domain = (
                 public_domain(column, values.unique().to_pylist(), bins=DISTINCT)
@@ -296,10 +300,7 @@ class _Task:
     def caveats(self, m_syn: int | None) -> tuple[str, ...]:
         """Say what the promise takes as public, because it was brought and not measured."""
         found = ["The synthetic tables were brought: what making them cost comes on top of this epsilon and delta."]
-        read = sorted(
-            {c for s in ("left", "right") for c in self.arrows[s].column_names}
-            - {self.left_key, self.right_key, *self.domains}
-        )
+        read = sorted(self.columns - self.domains.keys())
         if read:
             found.append(
                 f"The domains of {', '.join(read)} were read off the synthetic tables, "
@@ -399,12 +400,18 @@ def _require_same_kind(name: str, side: str, real: pa.ChunkedArray, synthetic: p
     """Refuse a column whose synthetic values could never equal a real one."""
     if synthetic.null_count == len(synthetic):
         return
-    kinds = [type_of_arrow(x.type) for x in (real, synthetic)]
+    kinds = [_kind(real.type, synthetic.type), type_of_arrow(synthetic.type)]
     words = ["number" if k.kind in NUMBERS else str(arrow_type(k)) for k in kinds]
     if words[0] != words[1]:
         raise UsageError(
             f"{name!r} is {kinds[0]} in {side} and {kinds[1]} in synthetic_{side}; give both the same type"
         )
+
+
+def _kind(real: pa.DataType, synthetic: pa.DataType) -> Type:
+    """Return the type of a real column; a data frame has none for one of nulls alone, and is not refused for that."""
+    kind = type_of_arrow(real)
+    return type_of_arrow(synthetic) if kind.kind == "unknown" else kind
 
 
 def _codec(column: ColumnPlan) -> Codec:

@@ -137,7 +137,10 @@ def guarantees(spent: Cost, tables: tuple[str, ...], *, delta: float) -> tuple[G
     return tuple(out)
 
 
-UNCHECKED = "{table} was made elsewhere; that its maker protected one row of {units} as declared was taken on trust and not checked"
+UNCHECKED = (
+    "{table} was made elsewhere; that its maker protected one row of {units}, with all its rows there and for {neighbours} "
+    "neighbours, as declared was taken on trust and not checked"
+)
 
 
 def certify(
@@ -172,6 +175,9 @@ def certify(
         run=ledger.run,
         insecure=insecure,
         external=tuple(external),
-        caveats=tuple(UNCHECKED.format(table=e["table"], units=" or ".join(e["units"])) for e in external),
+        caveats=tuple(
+            UNCHECKED.format(table=e["table"], units=" or ".join(e["units"]), neighbours=promise.neighbours)
+            for e in external
+        ),
         evidence=tuple(evidence),
     )
