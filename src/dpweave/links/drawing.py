@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpweave.links.degrees import UNKNOWN, Degrees, fill, match_total, whole
+from dpweave.links.polish import polish
 from dpweave.links.types import RowTypes
 from dpweave.links.wiring import WHOLE_CELLS, spread, wire
 
@@ -20,7 +21,10 @@ _EVEN_CELLS = 1 << 20
 
 
 def draw_links(fit: LinkFit, problem: LinkProblem, *, degrees: Degrees = UNKNOWN, rng: np.random.Generator) -> IntArray:
-    """Links of the rows of ``problem``, of its kind exactly; degrees that are not given follow from the fit."""
+    """Links of the rows of ``problem``, of its kind exactly; degrees that are not given follow from the fit.
+
+    Where row types are too many to be rounded together, links are exchanged afterwards until their counts fit.
+    """
     if not problem.links or not problem.left_rows or not problem.right_rows:
         return np.zeros((0, 2), dtype=np.int64)
     left, right = _drawing_types(fit, problem)
@@ -44,9 +48,11 @@ def draw_links(fit: LinkFit, problem: LinkProblem, *, degrees: Degrees = UNKNOWN
         others = match_total(np.minimum(degrees.right, most), links, cap=most, rng=rng)
     else:
         others = _spread_shares(shares[1], right, links, _cap(links, caps[1], problem.right_rows), rng)
-    return wire(
+    pairs = wire(
         fit.weights, left, right, left_degrees=wanted, right_degrees=others, rng=rng, same_table=problem.bars_self
     )
+    sparse = one_left and left.count * right.count > _EVEN_CELLS
+    return polish(pairs, problem, fit.joint, rng=rng) if sparse else pairs
 
 
 def _drawing_types(fit: LinkFit, problem: LinkProblem) -> tuple[RowTypes, RowTypes]:

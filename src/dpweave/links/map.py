@@ -62,6 +62,8 @@ class LinkFit:
     iterations: int
     converged: bool
     slack: Mapping[Workload, FloatArray] = field(default_factory=dict)
+    joint: Mapping[Workload, tuple[FloatArray, float]] = field(default_factory=dict)
+    """How the fit spreads links over the cells of each measured clique, and how precisely that was measured."""
 
     @property
     def left(self) -> tuple[str, ...]:
@@ -331,15 +333,18 @@ def _maximise(stage: Stage, variance: Mapping[Workload, float]) -> LinkFit:
     given = np.maximum(stage.base.sum(axis=axis, keepdims=True), 1e-300)
     slack = _Slack.of(stage, operator)
 
-    def objective(x: FloatArray) -> tuple[float, FloatArray]:
-        z = x * place.width
-        leans = place.deviations(z)
-        theta = place.stacked(leans)
+    def spread(theta: FloatArray) -> tuple[FloatArray, FloatArray]:
         mass = given if slack is None else slack.move(given, theta)
         p = base + operator.adjoint(theta)
         p -= p.max(axis=axis, keepdims=True)
         np.exp(p, out=p)
         p *= mass / p.sum(axis=axis, keepdims=True)
+        return p, mass
+
+    def objective(x: FloatArray) -> tuple[float, FloatArray]:
+        z = x * place.width
+        leans = place.deviations(z)
+        p, mass = spread(place.stacked(leans))
         off = stage.links * operator.histogram(p) - target
         pull = operator.adjoint(precision * off * stage.links)
         mean = (p * pull).sum(axis=axis, keepdims=True) / mass
@@ -358,8 +363,12 @@ def _maximise(stage: Stage, variance: Mapping[Workload, float]) -> LinkFit:
         method="L-BFGS-B",
         options={"maxiter": _ITERATIONS, "ftol": 1e-6, "maxcor": 20},
     )
-    tables = [_bent(off) for off in place.deviations(result.x * place.width)]
+    leans = place.deviations(result.x * place.width)
+    answers = operator.histogram(spread(place.stacked(leans))[0])
+    joint = {s: (answers[operator.blocks[s]], precision) for s, (_, precision) in stage.tables.items()}
+    tables = [_bent(off) for off in leans]
     theta = {t: tables[i][j] for i, group in enumerate(place.groups) for j, t in enumerate(group)}
     loose = {t: table for t, table in theta.items() if stage.scene.fixed(t)}
     firm = {t: table for t, table in theta.items() if t not in loose}
-    return LinkFit(stage.scene.problem.shape, firm, int(result.nit), converged=bool(result.success), slack=loose)
+    done = bool(result.success)
+    return LinkFit(stage.scene.problem.shape, firm, int(result.nit), converged=done, slack=loose, joint=joint)
