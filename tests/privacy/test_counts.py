@@ -9,11 +9,23 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from dpweave.privacy.sensitivity import movement
 from dpweave.schema.codec import Codec
-from dpweave.schema.domain import Bins, View
+from dpweave.schema.domain import Attribute, Bins, View
 from dpweave.schema.model import Column, Type
 from tests.engines import as_cells, both_ways, engine_counts, engine_order, open_frames, open_sqlite
-from tests.oracle import bound, count, holds_bounds, random_view, random_world
+from tests.oracle import (
+    World,
+    bound,
+    count,
+    distances,
+    holds_bounds,
+    make_promise,
+    random_view,
+    random_world,
+    unit_rows,
+    without,
+)
 
 
 def _compare(source, world, rng, salt: str, *, views: int) -> int:
@@ -115,3 +127,34 @@ def test_order_depends_on_the_salt_and_on_nothing_else():
         left = engine_order(engine_counts(source, world, salt="a")[1], fewer)
     by_first, by_left = sorted(left, key=lambda r: (r[0], first[r])), sorted(left, key=lambda r: (r[0], left[r]))
     assert by_first == by_left
+
+
+@pytest.mark.parametrize("opens", ["frames", "sqlite"])
+def test_repetition_follows_the_order_of_bounding_and_not_the_place_in_the_file(opens, tmp_path):
+    """Each of users 1 and 2 rates one movie twice, of which user 0 may hold a place: a row that comes back repeats, and no other."""
+    tables = {"users": ((), {}), "movies": ((), {}), "ratings": (("x",), {"user": "users", "movie": "movies"})}
+    promise = make_promise(
+        tables,
+        protect=("users", "movies"),
+        owning={"ratings": "user"},
+        bounds={("ratings", "user"): 2, ("ratings", "movie"): 2},
+    )
+    who = [(1, 0, 0), (1, 0, 1), (0, 0, 2), (2, 1, 0), (2, 1, 1), (0, 1, 2)]
+    rows = {
+        "users": {i: {} for i in range(3)},
+        "movies": {i: {} for i in range(2)},
+        "ratings": {i: {"user": u, "movie": m, "x": x} for i, (u, m, x) in enumerate(who)},
+    }
+    less = without(rows, promise, unit_rows(rows, promise, "users", 0))
+    view = View("ratings", (("x", Attribute("x")), ("again", Attribute("=movie"))), (("movie",),))
+    limit = movement(promise, view, ("x", "again"), "users")
+    values = {"users": (), "movies": (), "ratings": ("x",)}
+
+    def counted(database, salt):
+        world = World(promise, database, {}, values, 3)
+        path = tmp_path / f"{salt}-{len(database['users'])}.sqlite"
+        with open_frames(database, promise) if opens == "frames" else open_sqlite(database, promise, path) as source:
+            return as_cells(engine_counts(source, world, salt=salt)[0].marginals(view, [("x", "again")])[0])
+
+    moves = [distances(counted(rows, salt), counted(less, salt))[0] for salt in map(str, range(8))]
+    assert 0 < max(moves) <= limit.l1 == 4

@@ -267,6 +267,19 @@ def test_rows_keep_their_numbers_from_query_to_query(tmp_path) -> None:
             assert all(len(batch.schema) == len(source.database["t"].columns) for batch in source.read("t"))
 
 
+def test_rows_keep_their_numbers_where_a_query_leaves_files_out(tmp_path) -> None:
+    """Of folders named ``key=value``, DuckDB opens those alone that a query asks for, and counts the files anew."""
+    for i, kind in enumerate(["__HIVE_DEFAULT_PARTITION__", "a", "b"]):
+        (tmp_path / "t" / f"kind={kind}").mkdir(parents=True)
+        pq.write_table(pa.table({"x": [2 * i, 2 * i + 1]}), tmp_path / "t" / f"kind={kind}" / "part.parquet")
+    with open_source(tmp_path) as source:
+        every, numbered = _numbers(source, "t"), source.numbered("t")
+        for some in (numbered.filter(numbered.kind.notnull()), numbered.filter(numbered.kind == "b")):
+            found = source.fetch(some).to_pylist()
+            assert 0 < len(found) < 6
+            assert all(every[r[ROW]] == r["x"] for r in found)
+
+
 def test_our_name_for_row_numbers_is_refused(tmp_path) -> None:
     frames = {"t": pa.table({"x": [1], ROW.upper(): [0]})}
     stored = make_duckdb(tmp_path / "a.duckdb", f'CREATE TABLE t (x INT, "{ROW.upper()}" INT)')

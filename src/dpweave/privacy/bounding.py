@@ -142,7 +142,7 @@ class Bounding:
             rows = self._keep_first(table, table.key[key_name], rows)
         if self._numbered:
             return rows
-        return rows.mutate(rid=ibis.row_number().over(order_by=self._order(table, rows)).cast("int64"))
+        return rows.mutate(rid=ibis.row_number().over(order_by=self.order(table.name, rows)).cast("int64"))
 
     def _keep_first(self, table: Table, key: ForeignKey, rows: Any) -> Any:
         """Drop rows beyond the bound of their owner, and all rows whose owner was dropped."""
@@ -156,7 +156,7 @@ class Bounding:
             rows = rows.filter(rows.owner.notnull() | rows.there.isnull()).drop("there")
         if not self._cuts:
             return rows
-        rank = ibis.row_number().over(group_by=rows.owner, order_by=self._order(table, rows))
+        rank = ibis.row_number().over(group_by=rows.owner, order_by=self.order(table.name, rows))
         rows = rows.mutate(rank=rank)
         bound = self.promise.bounds[table.name, key.name]
         return rows.filter(rows.owner.isnull() | (rows["rank"] < bound)).drop("rank")
@@ -183,7 +183,7 @@ class Bounding:
                 continue
             rows = self._follow(table, key, rows, self.kept(key.target), "rid", link)
             if self.promise.is_private(key) and self._cuts:
-                rank = ibis.row_number().over(group_by=rows[link], order_by=self._order(table, rows))
+                rank = ibis.row_number().over(group_by=rows[link], order_by=self.order(table.name, rows))
                 rows = rows.mutate(rank=rank)
                 keep = rows["rank"] < self.promise.bounds[table.name, key.name]
                 rows = rows.mutate(**{link: ibis.ifelse(keep, rows[link], ibis.null("int64"))}).drop("rank")
@@ -230,8 +230,9 @@ class Bounding:
         """Columns that identify a row; rows that agree on all of them are interchangeable."""
         return [self._c(table, n) for n in table.primary_key or tuple(c.name for c in table.columns)]
 
-    def _order(self, table: Table, rows: Any) -> list[Any]:
-        return [rows.place, *(rows[c] for c in self._order_columns(table))]
+    def order(self, name: str, rows: Any) -> list[Any]:
+        """What rows of a table are ordered by, in both steps and wherever one comes before another."""
+        return [rows.place, *(rows[c] for c in self._order_columns(self.promise.database[name]))]
 
     def _narrow_columns(self, table: Table) -> list[str]:
         """Columns that order rows, lead somewhere or are led to."""

@@ -220,16 +220,20 @@ class Counts:
         if key is not None:
             linked = self._bounding.linked(table)
             link = linked[self._bounding.link_name(table, key)]
-            said = link.notnull() if parse_presence(column) else _repeats(linked, link)
+            said = (
+                link.notnull()
+                if parse_presence(column)
+                else _repeats(linked, link, self._bounding.order(table, linked))
+            )
             return linked, said.cast("int32")
         value = rows[self._bounding.column_name(table, column)]
         return codec.coded(rows, value, has_nan=self._bounding.source.connection.name != "sqlite")
 
 
-def _repeats(linked: Any, link: Any) -> Any:
+def _repeats(linked: Any, link: Any, order: list[Any]) -> Any:
     """Whether a row's owner has an earlier row, in the order of both steps of bounding, whose ``link`` leads to the same target."""
-    first = linked.rid.min().over(group_by=[linked.owner, link])
-    return linked.owner.notnull() & link.notnull() & (first < linked.rid)
+    so_far = linked.rid.count().over(rows=(None, 0), group_by=[linked.owner, link], order_by=order)
+    return linked.owner.notnull() & link.notnull() & (so_far > 1)
 
 
 def _histogram(codes: Sequence[Codes], shape: tuple[int, ...], there: Codes | None, *, rows: int) -> IntArray:
