@@ -280,6 +280,14 @@ def test_rows_keep_their_numbers_where_a_query_leaves_files_out(tmp_path) -> Non
             assert all(every[r[ROW]] == r["x"] for r in found)
 
 
+def test_a_part_that_is_no_parquet_file_is_told_in_our_words(tmp_path) -> None:
+    (tmp_path / "t").mkdir()
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "t" / "0.parquet")
+    (tmp_path / "t" / "1.parquet").write_bytes(b"PAR1 torn PAR1")
+    with pytest.raises(SourceError), open_source(tmp_path) as source:  # when it is opened, or read by an old DuckDB
+        rows(source, "t")
+
+
 def test_our_name_for_row_numbers_is_refused(tmp_path) -> None:
     frames = {"t": pa.table({"x": [1], ROW.upper(): [0]})}
     stored = make_duckdb(tmp_path / "a.duckdb", f'CREATE TABLE t (x INT, "{ROW.upper()}" INT)')

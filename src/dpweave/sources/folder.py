@@ -97,11 +97,11 @@ def _view(connection: Any, name: str, path: Path) -> tuple[Table, bool]:
         reader = f"read_parquet([{listed}])"
         try:
             rows = connection.con.execute(f"DESCRIBE SELECT * FROM {reader}").fetchall()
+            described = [(row[0], duckdb_type(row[1])) for row in rows]
+            taken = {c.lower() for c, _ in described} & {"file_row_number", "file_index", ROW}
+            numbers = None if taken else _parquet_numbers(connection, files)
         except duckdb.Error as error:
             raise SourceError(f"{path} cannot be read: {reason(error) or 'it is not a Parquet file'}") from None
-        described = [(row[0], duckdb_type(row[1])) for row in rows]
-        taken = {c.lower() for c, _ in described} & {"file_row_number", "file_index", ROW}
-        numbers = None if taken else _parquet_numbers(connection, files)
     connection.con.execute(f"CREATE VIEW {quoted(name)} AS SELECT * FROM {reader}")
     if numbers:
         connection.con.execute(f'CREATE VIEW {quoted(twin(name))} AS SELECT *, {numbers} AS "{ROW}" FROM {reader}')
