@@ -17,6 +17,7 @@ from dpweave.links.design import (
     told,
 )
 from dpweave.links.workload import Workload
+from dpweave.schema.domain import MAX_CELLS
 
 
 def margins(**sizes):
@@ -35,6 +36,12 @@ def solve(design, *, rho=1.0, links=1e5, l2=10.0):
 
 def test_parts_of_a_workload():
     assert len(parts(Workload(("a", "b"), ("c",)))) == 7
+
+
+def test_no_clique_is_designed_that_the_curator_would_refuse():
+    design = Design(margins(a=1024), margins(b=1024), k=2, favoured={Workload(("a",), ("b",)): 1.0})
+    assert MAX_CELLS < 1024**2
+    assert [s.columns for s in design.cliques] == [("b",), ("a",)]
 
 
 def test_precision_formula_is_that_of_least_squares_on_even_margins():

@@ -32,6 +32,7 @@ import numpy as np
 
 from dpweave.errors import UsageError
 from dpweave.links.workload import Workload, cross_workloads
+from dpweave.schema.domain import MAX_CELLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -47,7 +48,6 @@ DECAY = 0.25
 COMPONENTS = 60_000
 """With more components than this, a lower order is designed for."""
 
-CLIQUE_CELLS = 1 << 20
 _SMALLEST_SHARE = 2e-3
 _STEPS = 400
 _HALF_NORMAL = math.sqrt(2 / math.pi)
@@ -142,7 +142,7 @@ class Design:
         self.workloads = tuple(dict.fromkeys((*self.workloads, *wanted)))
         everything = dict.fromkeys(part for w in self.workloads for part in parts(w))
         self.components = [t for t in everything if not known(t)]
-        small = (s for s in everything if math.prod(margins[c].size for c in s.columns) <= CLIQUE_CELLS)
+        small = (s for s in everything if math.prod(margins[c].size for c in s.columns) <= MAX_CELLS)
         at = {t: i for i, t in enumerate(self.components)}
         self.cliques = [s for s in small if any(t in at for t in parts(s))]
         reserved = np.array([wanted.get(s, 0.0) for s in self.cliques])
