@@ -18,8 +18,8 @@ from dpweave.schema.model import Column, Type
 from tests.audit.harness import MISS, Pair, Runs, audit, collect, open_curator, zcdp_claim
 from tests.oracle import Rows, make_promise, unit_rows, without
 
-RUNS = 10_000
-"""On either database of a pair, so 20,000 on the pair."""
+RUNS = 15_000
+"""On either database of a pair, so 30,000 on the pair."""
 
 pytestmark = pytest.mark.slow
 
@@ -189,7 +189,7 @@ def _rare_value() -> Pair:
 
 
 def test_half_the_noise_is_caught():
-    one, zero, rho = collect(_movie(), 2 * RUNS, _halve)
+    one, zero, rho = collect(_movie(), 3 * RUNS, _halve)
     assert audit(one, zero, zcdp_claim(rho)).broken
 
 
