@@ -1,6 +1,6 @@
 """Codes of public or synthetic Arrow tables, exactly as :meth:`Codec.encode` codes private rows in their engine.
 
-A test holds the two together. Nothing here needs an engine, which makes it some thirty times faster on small tables.
+A test holds the two together. Nothing here needs an engine, whose start would outweigh the work on small tables.
 """
 
 from __future__ import annotations
