@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpweave.links.wiring import rake
+from dpweave.links.workload import cells
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,17 +86,15 @@ def polish(
 
 
 def _table(workload: Workload, fitted: FloatArray, precision: float, pairs: IntArray, problem: LinkProblem) -> _Table:
-    sides = []
-    for codes, columns in ((problem.left, workload.left), (problem.right, workload.right)):
-        shape = [problem.shape[c] for c in columns]
-        sides.append(np.ravel_multi_index([codes[c] for c in columns], shape))
+    u = cells(problem.left, workload.left, problem.shape, rows=problem.left_rows)
+    v = cells(problem.right, workload.right, problem.shape, rows=problem.right_rows)
     joint = fitted.reshape(int(np.prod([problem.shape[c] for c in workload.left])), -1)
-    rows = np.bincount(sides[0][pairs[:, 0]], minlength=joint.shape[0]).astype(np.float64)
-    columns_ = np.bincount(sides[1][pairs[:, 1]], minlength=joint.shape[1]).astype(np.float64)
+    rows = np.bincount(u[pairs[:, 0]], minlength=joint.shape[0]).astype(np.float64)
+    columns_ = np.bincount(v[pairs[:, 1]], minlength=joint.shape[1]).astype(np.float64)
     # Weights are the odds beyond the margins of the fit itself.
     margins = np.multiply.outer(joint.sum(axis=1), joint.sum(axis=0))
     odds = np.where(margins > 0, joint / np.maximum(margins, 1e-300), 1.0)
-    return _Table(sides[0], sides[1], rake(np.maximum(odds, 1e-12), rows, columns_), precision)
+    return _Table(u, v, rake(np.maximum(odds, 1e-12), rows, columns_), precision)
 
 
 def _distance(tables: list[_Table], pairs: IntArray) -> float:
