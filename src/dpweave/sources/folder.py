@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import csv
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -98,7 +97,7 @@ def _view(connection: Any, name: str, path: Path) -> tuple[Table, bool]:
         try:
             rows = connection.con.execute(f"DESCRIBE SELECT * FROM {reader}").fetchall()
             described = [(row[0], duckdb_type(row[1])) for row in rows]
-            taken = {c.lower() for c, _ in described} & {"file_row_number", "file_index", ROW}
+            taken = {c.lower() for c, _ in described} & {"file_row_number", ROW}
             numbers = None if taken else _parquet_numbers(connection, files)
         except duckdb.Error as error:
             raise SourceError(f"{path} cannot be read: {reason(error) or 'it is not a Parquet file'}") from None
@@ -109,23 +108,21 @@ def _view(connection: Any, name: str, path: Path) -> tuple[Table, bool]:
 
 
 def _parquet_numbers(connection: Any, files: list[str]) -> str | None:
-    """Return an expression that numbers the rows of Parquet files one after the other; None where none is lasting.
+    """Return an expression that numbers the rows of a Parquet file by their place in it; None where none is lasting.
 
-    DuckDB leaves out files of ``key=value`` folders that a query filters away, and counts the others anew.
+    That is so for several files: DuckDB may leave out some that a query filters away, as it does in ``key=value`` folders,
+    and counts the others anew.
     """
     import duckdb
 
-    if len(files) > 1 and any("=" in file for file in files):
+    if len(files) != 1:
         return None
     try:
-        connection.con.execute("DESCRIBE SELECT file_index, file_row_number FROM read_parquet(?)", [files])
+        connection.con.execute("DESCRIBE SELECT file_row_number FROM read_parquet(?)", [files])
     except duckdb.Error:
         return None
-    found = connection.con.execute("SELECT file_name, num_rows FROM parquet_file_metadata(?)", [files]).fetchall()
-    if [file for file, _ in found] != files:  # a name that DuckDB takes for a pattern
-        return None
-    before = [0, *accumulate(rows for _, rows in found[:-1])]
-    return f"file_row_number + list_extract({before}, CAST(file_index AS INTEGER) + 1)"
+    found = connection.con.execute("SELECT file_name FROM parquet_file_metadata(?)", [files]).fetchall()
+    return "file_row_number" if found == [(files[0],)] else None  # else a name that DuckDB takes for a pattern
 
 
 def _header(path: Path) -> list[str]:
