@@ -449,7 +449,7 @@ def demo(
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where to put the shop and its copy.")
     ] = Path("dpweave-demo"),
-    rows: Annotated[int, typer.Option("--rows", help="About how many rows the made-up shop has.")] = 50_000,
+    rows: Annotated[int, typer.Option("--rows", help="About how many rows the made-up shop has.")] = 200_000,
     epsilon: EpsilonOption = 1.0,
     delta: DeltaOption = 1e-6,
     quiet: QuietOption = False,

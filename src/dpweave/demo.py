@@ -39,7 +39,14 @@ CHANNELS = ("app", "store", "web")
 STATUSES = ("delivered", "open", "returned")
 CATEGORIES = ("books", "electronics", "garden", "kitchen", "toys")
 DEPARTMENTS = ("buying", "finance", "sales", "service", "warehouse")
-ORDERS_PER_CUSTOMER, ITEMS_PER_ORDER, WISHES_PER_CUSTOMER, REPORTS_PER_MANAGER = 6, 4, 5, 4
+ORDERS_PER_CUSTOMER, ITEMS_PER_ORDER, WISHES_PER_CUSTOMER, REPORTS_PER_MANAGER = 6, 4, 5, 3
+MEASURED = {
+    ("orders", "customer_id"): (2, ORDERS_PER_CUSTOMER),
+    ("order_items", "order_id"): (2, ITEMS_PER_ORDER),
+    ("wishlist", "customer_id"): (2, WISHES_PER_CUSTOMER),
+    ("employees", "manager_id"): (REPORTS_PER_MANAGER, REPORTS_PER_MANAGER),
+}
+"""Per key, how many rows are measured (noise grows with them) and how many there can be (copies have as many)."""
 
 DDL = """
 CREATE TABLE products (
@@ -143,7 +150,7 @@ class Demo:
 def run(
     folder: str | Path,
     *,
-    rows: int = 50_000,
+    rows: int = 200_000,
     epsilon: float = 1.0,
     delta: float = 1e-6,
     seed: int = 7,
@@ -208,19 +215,7 @@ def _ask(connection: duckdb.DuckDBPyConnection, sql: str) -> float | None:
 def shop_plan(path: Path) -> Plan:
     """Draft the shop's plan from its catalogue, then declare what a shopkeeper knows without looking at rows."""
     plan = Plan.draft(path, protect=["customers", "employees"], public=["products"])
-    bounds = {
-        ("orders", "customer_id"): ORDERS_PER_CUSTOMER,
-        ("order_items", "order_id"): ITEMS_PER_ORDER,
-        ("wishlist", "customer_id"): WISHES_PER_CUSTOMER,
-        ("employees", "manager_id"): REPORTS_PER_MANAGER,
-    }
-    tables = tuple(
-        replace(
-            table,
-            keys=tuple(_bounded(k, bounds.get((table.name, k.key.name))) for k in table.keys),
-        )
-        for table in plan.tables
-    )
+    tables = tuple(replace(table, keys=tuple(_bounded(table.name, k) for k in table.keys)) for table in plan.tables)
     plan = replace(plan, tables=tables)
     for table in tables:
         if table.name in plan.public:
@@ -231,11 +226,12 @@ def shop_plan(path: Path) -> Plan:
     return plan
 
 
-def _bounded(key: KeyPlan, bound: int | None) -> KeyPlan:
-    """Declare a bound; where rows are owned, also that no more than so many occur."""
-    if bound is None:
+def _bounded(table: str, key: KeyPlan) -> KeyPlan:
+    """Declare how many rows are measured per target and, where rows are owned, that no more than so many occur."""
+    if (bounds := MEASURED.get((table, key.key.name))) is None:
         return key
-    return replace(key, max_degree=bound, degree_cap=bound if key.role == "owning" else None)
+    measured, most = bounds
+    return replace(key, max_degree=measured, degree_cap=most if key.role == "owning" else None)
 
 
 def _domain(table: str, column: str, kind: Type) -> Declared | None:
@@ -268,7 +264,7 @@ def _domain(table: str, column: str, kind: Type) -> Declared | None:
 # -- the shop ----------------------------------------------------------------------------------------------------------
 
 
-def make_shop(path: Path, *, rows: int = 50_000, seed: int = 2026) -> None:
+def make_shop(path: Path, *, rows: int = 200_000, seed: int = 2026) -> None:
     """Write a DuckDB file of about ``rows`` rows. What leads from table to table is planted on purpose.
 
     Older customers are more often premium; premium customers order more; the young order by app, and in the app they buy
