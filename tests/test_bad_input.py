@@ -288,3 +288,27 @@ def test_a_source_that_fails_in_the_middle_says_nothing_private(tmp_path):
         with pytest.raises(SourceError) as error:
             source.fetch(broken)
     _one_sentence(error.value)
+
+
+@pytest.mark.parametrize(
+    "bad", [f"{SECRET},8,9", str(SECRET), f'{SECRET},"a'], ids=["too many fields", "too few", "open quote"]
+)
+def test_a_line_that_does_not_fit_its_csv_header_is_refused_before_anything_is_charged(tmp_path, bad):
+    (tmp_path / "people.csv").write_text("id,x\n" + "".join(f"{i},{i % 3}\n" for i in range(300)))
+    (tmp_path / "visits.csv").write_text(
+        "person,y\n" + "".join(f"{i % 300},{i % 5}\n" for i in range(900)) + f"{bad}\n"
+    )
+    fields = {"people": ("id", "x"), "visits": ("person", "y")}
+    resources = [
+        {"name": t, "path": f"{t}.csv", "schema": {"fields": [{"name": c, "type": "integer"} for c in f]}}
+        for t, f in fields.items()
+    ]
+    resources[0]["schema"]["primaryKey"] = ["id"]
+    key = {"fields": ["person"], "reference": {"resource": "people", "fields": ["id"]}}
+    resources[1]["schema"]["foreignKeys"] = [key]
+    (tmp_path / "datapackage.json").write_text(json.dumps({"name": "d", "resources": resources}))
+    plan = dw.Plan.draft(tmp_path, protect=["people"])
+    with pytest.raises(SourceError, match="a CSV file has a line that does not fit its header") as refused:
+        dw.fit(tmp_path, plan, epsilon=1, delta=1e-6, ledger=tmp_path / "ledger.jsonl")
+    assert not (tmp_path / "ledger.jsonl").exists()
+    assert str(SECRET) not in str(refused.value)

@@ -86,9 +86,10 @@ class Source(ABC):
 
     @final
     def require_tables(self, names: Iterable[str]) -> None:
-        """Refuse names that are no tables here, or tables that may not be read."""
+        """Refuse names that are no tables here, tables that may not be read, and files that cannot be read to their end."""
         for name in names:
             self._require_readable(self._stored(name))
+            self._require_whole(self._stored(name))
 
     @property
     @abstractmethod
@@ -248,6 +249,9 @@ class Source(ABC):
 
     @abstractmethod
     def _require_readable(self, table: Table) -> None: ...
+
+    def _require_whole(self, table: Table) -> None:  # noqa: B027 - engines answer for their own files
+        """Refuse a file that cannot be read to its end."""
 
     @abstractmethod
     def _raw(self, stored: Table, declared: Table) -> ibis.Table: ...

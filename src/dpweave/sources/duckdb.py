@@ -26,7 +26,8 @@ class DuckDBSource(Source):
     """Tables of a DuckDB connection, or views that stand for frames and files.
 
     For views, ``schema`` says what they are to the outside, ``stored`` in which types DuckDB sees them, and ``numbered``
-    which of them have a twin (:func:`twin`) with one more column, :data:`ROW`.
+    which of them have a twin (:func:`twin`) with one more column, :data:`ROW`. ``files`` says that they stand for files,
+    which nobody has read to their end.
     """
 
     embedded = True
@@ -41,6 +42,7 @@ class DuckDBSource(Source):
         stored: Database | None = None,
         numbered: frozenset[str] = frozenset(),
         declares_keys: bool = True,
+        files: bool = False,
         owned: bool = True,
     ) -> None:
         super().__init__(connection, name=name, owned=owned)
@@ -48,6 +50,7 @@ class DuckDBSource(Source):
         self._stored_schema = stored
         self._with_numbers = numbered
         self.declares_keys = declares_keys
+        self._files = files
 
     @property
     def keys_enforced(self) -> bool:
@@ -82,6 +85,14 @@ class DuckDBSource(Source):
 
     def _require_readable(self, table: Table) -> None:
         pass
+
+    def _require_whole(self, table: Table) -> None:
+        from dpweave.sinks.ddl import quoted
+
+        if self._files:
+            query = f"SELECT count(COLUMNS(*)) FROM {quoted(table.name)}"  # noqa: S608 - quoted
+            with self.masked(f"the file of {table.name!r} cannot be read to its end"):
+                self.connection.con.cursor().execute(query).fetchone()
 
     def _raw(self, stored: Table, declared: Table) -> ibis.Table:  # noqa: ARG002
         return database_table(self.connection, stored.bare_name, raw_schema(stored), namespace=stored.namespace)
@@ -189,4 +200,9 @@ def reason(error: Exception) -> str | None:
         return "the query ran out of memory"
     if isinstance(error, duckdb.CatalogException):
         return "a table or column is no longer there"
+    if isinstance(error, duckdb.InvalidInputException) and str(error).startswith("Invalid Input Error: CSV Error"):
+        return (
+            "a CSV file has a line that does not fit its header: too many or too few fields, a quote that is never closed, "
+            "or bytes that are not UTF-8; mend the file"
+        )
     return None
