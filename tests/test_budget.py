@@ -217,6 +217,16 @@ def test_explain_says_who_serves_a_workload_and_at_what_noise(plan):
     assert "Declared workloads" not in str(plan.explain(epsilon=1.0, delta=1e-6))
 
 
+def test_explain_warns_of_a_workload_too_large_to_be_measured_whole():
+    data = with_workloads({"columns": ["marks.mark", "visits.day"]}).to_dict()
+    small = Plan.from_dict(data).explain(epsilon=1.0, delta=1e-6)
+    assert not any("parts of it" in w for w in small.warnings)
+    for table, column in (("marks", "mark"), ("visits", "day")):
+        data["tables"][table]["columns"][column]["domain"] = {"low": 0, "high": 1999, "bins": 1001}
+    large = Plan.from_dict(data).explain(epsilon=1.0, delta=1e-6)
+    assert any("1,002,001 cells, more than 1,000,000" in w for w in large.warnings)
+
+
 @pytest.mark.parametrize(
     ("workload", "says"),
     [

@@ -27,7 +27,17 @@ from dpweave.forecast import Forecast, forecast
 from dpweave.privacy.accounting import gaussian_sigma, split
 from dpweave.privacy.sensitivity import movement
 from dpweave.relations import degree_codecs, derived_codecs, measured_columns, relations
-from dpweave.schema.domain import Bins, Categories, Learn, Opaque, View, parse_degree, parse_presence, size
+from dpweave.schema.domain import (
+    MAX_CELLS,
+    Bins,
+    Categories,
+    Learn,
+    Opaque,
+    View,
+    parse_degree,
+    parse_presence,
+    size,
+)
 from dpweave.worth import codes
 
 if TYPE_CHECKING:
@@ -177,6 +187,7 @@ def explain(plan: Plan, *, epsilon: float, delta: float) -> Explanation:
         for name in promise.private
         for k in plan.table[name].keys
     )
+    workloads = tuple(_served(plan, allocation))
     return Explanation(
         epsilon=epsilon,
         delta=delta,
@@ -193,8 +204,8 @@ def explain(plan: Plan, *, epsilon: float, delta: float) -> Explanation:
         k=plan.k,
         largest_marginal=_largest_marginal(plan),
         forecast=forecast(plan, allocation, {t.table: t.mechanism for t in tables}),
-        workloads=tuple(_served(plan, allocation)),
-        warnings=tuple(_find_warnings(plan, budget, holdings, learned, epsilon=epsilon, delta=delta)),
+        workloads=workloads,
+        warnings=tuple(_find_warnings(plan, budget, holdings, learned, workloads, epsilon=epsilon, delta=delta)),
     )
 
 
@@ -373,10 +384,17 @@ def _find_warnings(
     budget: Sequence[Spending],
     holdings: Sequence[Holding],
     learned: Sequence[Learned],
+    workloads: Sequence[ServedWorkload],
     *,
     epsilon: float,
     delta: float,
 ) -> Iterable[str]:
+    for w in workloads:
+        if w.cells > MAX_CELLS:
+            yield (
+                f"the workload {' × '.join(w.columns)} has about {w.cells:,} cells, more than {MAX_CELLS:,}, so only parts "
+                "of it are measured; use coarser domains"
+            )
     for table in plan.tables:
         if table.external is not None and table.external.rho is None and table.external.epsilon:
             yield (
