@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from dpweave.plan import Plan
     from dpweave.privacy.window import Columns, IntArray, NoisyMarginal
     from dpweave.schema.domain import Bins
-    from dpweave.sources.base import Source
     from dpweave.tables.base import FittedTable, TableModel
 
 
@@ -97,7 +96,10 @@ def fit(
         with report.step("check keys and bounds"):
             curator.check()
         elsewhere = _charge_external(book, plan, brought)
-        public = {name: _read_public(opened, name, report) for name in plan.public}
+        public = {}
+        for name in plan.public:
+            with report.step(f"read public table {name}"):
+                public[name] = opened.whole(name)
         plan = _learn_domains(curator, plan, allocation, public, report)
         sizes = _measure_sizes(curator, plan, allocation, report)
         tables, mechanisms = _fit_tables(curator, plan, allocation, sizes, models, report)
@@ -141,15 +143,6 @@ def _charge_external(book: Ledger, plan: Plan, brought: Mapping[str, Brought]) -
             {"table": name, **said, "units": list(cost.rho), "rows": brought[name].rows, "source": brought[name].source}
         )
     return found
-
-
-def _read_public(source: Source, name: str, report: Progress) -> pa.Table:
-    import pyarrow as pa
-
-    from dpweave.schema.arrow import arrow_schema
-
-    with report.step(f"read public table {name}"):
-        return pa.Table.from_batches(source.read(name), schema=arrow_schema(source.database[name]))
 
 
 def _learn_domains(

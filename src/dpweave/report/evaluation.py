@@ -32,7 +32,6 @@ from dpweave.report.comparing import (
     usable_columns,
     within_errors,
 )
-from dpweave.report.reading import read
 from dpweave.report.rivals import (
     INDEPENDENT,
     RANDOM,
@@ -145,7 +144,7 @@ def evaluate(
     with steps.step("read the real tables"), open_source(source) as opened:
         plan.require(opened.catalogue)
         opened.declare(plan.database)
-        real_tables = {name: read(opened, name) for name in plan.database.names}
+        real_tables = {name: opened.whole(name) for name in plan.database.names}
     plan = resolved(plan, real_tables)
     goal = _target(plan, target)
     rng = np.random.default_rng(seed)

@@ -1,24 +1,12 @@
-"""Whole tables of a database: of a copy, which is ours to read, or of the real one, for an evaluation."""
+"""A copy, read back: it is ours to read."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from dpweave.plan import Plan
-    from dpweave.sources.base import Source
     from dpweave.synthetic import SyntheticDatabase
-
-
-def read(source: Source, name: str) -> pa.Table:
-    """Read a whole table of an open source."""
-    import pyarrow as pa
-
-    from dpweave.schema.arrow import arrow_schema
-
-    return pa.Table.from_batches(source.read(name), schema=arrow_schema(source.database[name]))
 
 
 def read_copy(target: str, plan: Plan) -> SyntheticDatabase:
@@ -29,4 +17,4 @@ def read_copy(target: str, plan: Plan) -> SyntheticDatabase:
     with open_source(target) as opened:
         plan.require(opened.catalogue)
         opened.declare(plan.database)
-        return SyntheticDatabase(plan.database, {name: read(opened, name) for name in plan.database.names})
+        return SyntheticDatabase(plan.database, {name: opened.whole(name) for name in plan.database.names})

@@ -155,6 +155,15 @@ class Source(ABC):
             )
 
     @final
+    def whole(self, name: str) -> pa.Table:
+        """Return all rows of a table at once."""
+        import pyarrow as pa
+
+        from dpweave.schema.arrow import arrow_schema
+
+        return pa.Table.from_batches(self.read(name), schema=arrow_schema(self._shown(name)))
+
+    @final
     def materialise(self, expression: ibis.Table) -> ibis.Table:
         """Store an expression in a temporary table, gone with the session; if not allowed, return it as is."""
         if not self.can_materialise:
