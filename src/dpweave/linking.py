@@ -10,7 +10,8 @@ import numpy as np
 from dpweave.budget import link_task
 from dpweave.errors import UsageError, nearest
 from dpweave.links.base import KINDS, Kind, LinkModel, LinkProblem, RandomWiring, link_model
-from dpweave.plan import ColumnPlan, KeyPlan, Plan, TablePlan, domain_from_value
+from dpweave.plan import ColumnPlan, KeyPlan, Plan, TablePlan
+from dpweave.planparts import domain_from_value
 from dpweave.privacy.accounting import Budget, rho_of_epsilon, split
 from dpweave.privacy.curator import Curator
 from dpweave.privacy.ledger import Ledger

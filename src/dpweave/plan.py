@@ -6,181 +6,44 @@ A plan is written before a row is read and holds nothing private, so it may be p
 from __future__ import annotations
 
 import tomllib
-from dataclasses import asdict, dataclass, field, fields, replace
-from decimal import Decimal
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from dpweave.constraints import Constraint, check_together, constraint_from_dict, constraint_to_dict
 from dpweave.errors import PlanError, UsageError, nearest
-from dpweave.privacy.accounting import declared_rho, require_number
-from dpweave.privacy.promise import Promise
-from dpweave.schema.domain import (
-    Bins,
-    Categories,
-    Declared,
-    Learn,
-    Opaque,
-    Scalar,
-    even_bins,
-    from_axis,
-    require_fitting,
-    to_axis,
+from dpweave.planparts import (
+    METHODS,
+    NUMBERS,
+    ROLES,
+    ColumnPlan,
+    External,
+    KeyPlan,
+    Role,
+    Shares,
+    TablePlan,
+    mapping,
+    names,
+    refuse_unknown,
+    table_from_dict,
+    table_to_dict,
+    workload_from_dict,
+    workload_to_dict,
 )
-from dpweave.schema.model import Column, Database, ForeignKey, Table, Type
+from dpweave.privacy.promise import Promise
+from dpweave.schema.model import Database
 from dpweave.workloads import WorkloadPlan, joined
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from dpweave.explanation import Explanation
+    from dpweave.schema.domain import Declared
 
-Role = Literal["owning", "linking", "attribute"]
-ROLES = ("owning", "linking", "attribute")
-METHODS = ("auto", "map", "pgd", "random")
-NUMBERS = frozenset({"integer", "float", "decimal"})
+__all__ = ["ColumnPlan", "External", "KeyPlan", "Plan", "Role", "Shares", "TablePlan"]
+
 VERSION = 1
-
-
-@dataclass(frozen=True)
-class ColumnPlan:
-    """A column and the domain of its codes. Key columns are dictated by their keys and have none."""
-
-    column: Column
-    domain: Declared | None
-
-    def __post_init__(self) -> None:
-        if self.domain is not None:
-            require_fitting(self.column, self.domain)
-
-    @property
-    def name(self) -> str:
-        """The column's name."""
-        return self.column.name
-
-
-@dataclass(frozen=True)
-class KeyPlan:
-    """A foreign key, the part it plays in the promise, and how its links are learned."""
-
-    key: ForeignKey
-    role: Role
-    max_degree: int | None = None
-    method: str = "auto"
-    weight: float = 1.0
-    degree_cap: int | None = None
-    """For an owning key: the most rows one owner can have, if that is known; fewer buckets of degrees are counted then."""
-    degree_edges: tuple[int, ...] | None = None
-    """For an owning key: groups of degrees that the owner's table model tells apart; learned."""
-    acyclic: bool = False
-    """For a key of a table to itself: no row leads back to itself, by this and the table's other acyclic keys."""
-
-
-@dataclass(frozen=True)
-class External:
-    """What the maker of a table declares it cost: zCDP ``rho``, or ``epsilon`` where no rho is known, and ``delta``.
-
-    It must hold for one row of every protected table with whatever of it is in the table that was made elsewhere. ``path``
-    names a Parquet or CSV file; without one, the rows are given to ``fit``.
-    """
-
-    epsilon: float | None = None
-    delta: float = 0.0
-    rho: float | None = None
-    path: str | None = None
-
-    def __post_init__(self) -> None:
-        if (self.epsilon is None) == (self.rho is None):
-            raise PlanError("a table made elsewhere declares either epsilon, perhaps with delta, or rho")
-        try:
-            _ = self.cost
-            require_number("delta", self.delta, low=0, high=1, closed=True)
-        except UsageError as error:
-            raise PlanError(f"the declared {error}") from None
-        if self.path is not None and not (isinstance(self.path, str) and self.path):
-            raise PlanError(f"the path of a table made elsewhere must be the name of a file, not {self.path!r}")
-
-    @property
-    def cost(self) -> float:
-        """What the ledger is charged, in rho; delta comes on top."""
-        if self.rho is not None:
-            return require_number("rho", self.rho, low=0, high=1e100, closed=True)
-        return declared_rho(self.epsilon)  # type: ignore[arg-type]
-
-    @property
-    def declared(self) -> dict[str, float]:
-        """What was declared, by name."""
-        found = {"epsilon": self.epsilon, "rho": self.rho, "delta": self.delta}
-        return {name: value for name, value in found.items() if value is not None}
-
-    def __str__(self) -> str:
-        said = f"epsilon {self.epsilon:g}" if self.epsilon is not None else f"rho {self.rho:g}"
-        return said + (f", delta {self.delta:g}" if self.delta else "")
-
-
-@dataclass(frozen=True)
-class TablePlan:
-    """A table with its keys, domains, mechanism, and perhaps a declared approximate size."""
-
-    name: str
-    columns: tuple[ColumnPlan, ...]
-    primary_key: tuple[str, ...] = ()
-    unique: tuple[tuple[str, ...], ...] = ()
-    keys: tuple[KeyPlan, ...] = ()
-    mechanism: str = "auto"
-    rows: int | None = None
-    weight: float = 1.0
-    namespace: str | None = None
-    model_cells: int | None = None
-    """Cells that the table's model may have; beyond what dpweave's own estimator holds, mbi must be installed."""
-    external: External | None = None
-    """For the mechanism ``external``: what was declared about rows made elsewhere."""
-
-    @cached_property
-    def table(self) -> Table:
-        """The table in the schema."""
-        columns = tuple(c.column for c in self.columns)
-        return Table(self.name, columns, self.primary_key, self.unique, tuple(k.key for k in self.keys), self.namespace)
-
-    @cached_property
-    def column(self) -> Mapping[str, ColumnPlan]:
-        """Column plans by name."""
-        return {c.name: c for c in self.columns}
-
-    @cached_property
-    def key(self) -> Mapping[str, KeyPlan]:
-        """Key plans by name."""
-        return {k.key.name: k for k in self.keys}
-
-    @property
-    def modelled(self) -> tuple[ColumnPlan, ...]:
-        """Columns that a table model sees: all but keys, and opaque ones only where they may be null."""
-        return tuple(
-            c
-            for c in self.columns
-            if c.domain is not None and not (isinstance(c.domain, Opaque) and not c.column.nullable)
-        )
-
-
-@dataclass(frozen=True)
-class Shares:
-    """Relative shares of the budget. A share for which there is nothing to do goes to the others."""
-
-    domains: float = 0.1
-    sizes: float = 0.05
-    tables: float = 0.4
-    links: float = 0.45
-    delta_domains: float = 0.1
-    """Part of delta set aside for learning categories, where there are any to learn."""
-
-    def __post_init__(self) -> None:
-        for f in fields(self):
-            value = getattr(self, f.name)
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
-                raise PlanError(f"the budget share {f.name} must be a positive number, not {value!r}")
-        if not self.delta_domains < 1:
-            raise PlanError(f"the budget share delta_domains must be below 1, not {self.delta_domains}")
 
 
 @dataclass(frozen=True)
@@ -421,36 +284,36 @@ class Plan:
             "protect": list(self.protect),
             "public": list(self.public),
             "budget": {f.name: getattr(self.shares, f.name) for f in fields(self.shares)},
-            "tables": {t.name: _table_to_dict(t) for t in self.tables},
+            "tables": {t.name: table_to_dict(t) for t in self.tables},
             **({"constraints": [constraint_to_dict(c) for c in self.constraints]} if self.constraints else {}),
-            **({"workloads": [_workload_to_dict(w) for w in self.workloads]} if self.workloads else {}),
+            **({"workloads": [workload_to_dict(w) for w in self.workloads]} if self.workloads else {}),
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Plan:
         """Invert :meth:`to_dict`."""
         known = ("version", "budget", *(f.name for f in fields(cls) if f.name != "shares"))
-        _refuse_unknown("the plan", data, known)
+        refuse_unknown("the plan", data, known)
         if data.get("version", VERSION) != VERSION:
             raise PlanError(f"the plan has version {data['version']!r}; this dpweave reads version {VERSION}")
-        budget = _mapping("budget", data.get("budget", {}))
-        _refuse_unknown("budget", budget, [f.name for f in fields(Shares)])
+        budget = mapping("budget", data.get("budget", {}))
+        refuse_unknown("budget", budget, [f.name for f in fields(Shares)])
         tables = tuple(
-            _table_from_dict(name, _mapping(f"tables.{name}", t))
-            for name, t in _mapping("tables", data.get("tables", {})).items()
+            table_from_dict(name, mapping(f"tables.{name}", t))
+            for name, t in mapping("tables", data.get("tables", {})).items()
         )
         if not tables:
             raise PlanError("the plan has no tables; write one with 'dpweave draft'")
         return cls(
             tables=tables,
-            protect=_names("protect", data.get("protect", [])),
-            public=_names("public", data.get("public", [])),
+            protect=names("protect", data.get("protect", [])),
+            public=names("public", data.get("public", [])),
             neighbours=data.get("neighbours", "entity"),
             on_excess=data.get("on_excess", "refuse"),
             k=data.get("k", 3),
             shares=Shares(**budget),
-            constraints=tuple(constraint_from_dict(_mapping("constraints", c)) for c in data.get("constraints", [])),
-            workloads=tuple(_workload_from_dict(_mapping("workloads", w)) for w in data.get("workloads", [])),
+            constraints=tuple(constraint_from_dict(mapping("constraints", c)) for c in data.get("constraints", [])),
+            workloads=tuple(workload_from_dict(mapping("workloads", w)) for w in data.get("workloads", [])),
         )
 
     def replace_degree_edges(self, table: str, key: str, edges: tuple[int, ...]) -> Plan:
@@ -468,216 +331,3 @@ class Plan:
             raise PlanError(f"table {table!r} has no column {column!r}: {nearest(column, target.column)}")
         columns = tuple(replace(c, domain=domain) if c.name == column else c for c in target.columns)
         return replace(self, tables=tuple(replace(t, columns=columns) if t.name == table else t for t in self.tables))
-
-
-def _refuse_unknown(where: str, data: Mapping[str, Any], known: Iterable[str]) -> None:
-    for key in data:
-        if key not in known:
-            raise PlanError(f"{where} has an unknown key {key!r}: {nearest(key, known)}")
-
-
-def _mapping(where: str, value: object) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise PlanError(f"{where} must be a table of keys and values")
-    return value
-
-
-def _names(where: str, value: object) -> tuple[str, ...]:
-    if not isinstance(value, (list, tuple)) or not all(isinstance(v, str) for v in value):
-        raise PlanError(f"{where} must be a list of names")
-    return tuple(value)
-
-
-def _workload_to_dict(workload: WorkloadPlan) -> dict[str, Any]:
-    weight = {"weight": workload.weight} if workload.weight != 1.0 else {}
-    return {"columns": list(workload.columns), **weight}
-
-
-def _workload_from_dict(data: Mapping[str, Any]) -> WorkloadPlan:
-    _refuse_unknown("a workload", data, ("columns", "weight"))
-    return WorkloadPlan(_names("columns of a workload", data.get("columns", [])), data.get("weight", 1.0))
-
-
-_PLAIN_FIELDS = ("mechanism", "rows", "weight", "namespace", "model_cells")
-_DEFAULTS = {f.name: f.default for f in fields(TablePlan)}
-
-
-def _table_to_dict(table: TablePlan) -> dict[str, Any]:
-    out: dict[str, Any] = {}
-    if table.primary_key:
-        out["primary_key"] = list(table.primary_key)
-    if table.unique:
-        out["unique"] = [list(u) for u in table.unique]
-    for name in _PLAIN_FIELDS:
-        if getattr(table, name) != _DEFAULTS[name]:
-            out[name] = getattr(table, name)
-    if table.external is not None:
-        out["external"] = {k: v for k, v in asdict(table.external).items() if v is not None}
-    out["columns"] = {c.name: _column_to_dict(c) for c in table.columns}
-    if table.keys:
-        out["keys"] = {k.key.name: _key_to_dict(k) for k in table.keys}
-    return out
-
-
-def _table_from_dict(name: str, data: Mapping[str, Any]) -> TablePlan:
-    where = f"tables.{name}"
-    known = ("primary_key", "unique", *_PLAIN_FIELDS, "external", "columns", "keys")
-    _refuse_unknown(where, data, known)
-    external = _mapping(f"{where}.external", data["external"]) if "external" in data else None
-    _refuse_unknown(f"{where}.external", external or {}, [f.name for f in fields(External)])
-    columns = _mapping(f"{where}.columns", data.get("columns", {}))
-    keys = _mapping(f"{where}.keys", data.get("keys", {}))
-    return TablePlan(
-        name=name,
-        columns=tuple(
-            _column_from_dict(f"{where}.columns.{c}", c, _mapping(f"{where}.columns.{c}", v))
-            for c, v in columns.items()
-        ),
-        primary_key=_names(f"{where}.primary_key", data.get("primary_key", [])),
-        unique=tuple(_names(f"{where}.unique", u) for u in data.get("unique", [])),
-        keys=tuple(_key_from_dict(f"{where}.keys.{k}", k, _mapping(f"{where}.keys.{k}", v)) for k, v in keys.items()),
-        external=None if external is None else External(**external),
-        **{n: data[n] for n in _PLAIN_FIELDS if n in data},
-    )
-
-
-def _key_to_dict(plan: KeyPlan) -> dict[str, Any]:
-    out: dict[str, Any] = {
-        "columns": list(plan.key.columns),
-        "references": plan.key.target,
-        "target": list(plan.key.target_columns),
-        "role": plan.role,
-    }
-    if plan.max_degree is not None:
-        out["max_degree"] = plan.max_degree
-    if plan.method != "auto":
-        out["method"] = plan.method
-    if plan.weight != 1.0:
-        out["weight"] = plan.weight
-    if plan.degree_cap is not None:
-        out["degree_cap"] = plan.degree_cap
-    if plan.degree_edges is not None:
-        out["degree_edges"] = list(plan.degree_edges)
-    if plan.acyclic:
-        out["acyclic"] = True
-    return out
-
-
-def _key_from_dict(where: str, name: str, data: Mapping[str, Any]) -> KeyPlan:
-    _refuse_unknown(
-        where,
-        data,
-        (
-            "columns",
-            "references",
-            "target",
-            "role",
-            "max_degree",
-            "method",
-            "weight",
-            "degree_cap",
-            "degree_edges",
-            "acyclic",
-        ),
-    )
-    for need in ("columns", "references", "target", "role"):
-        if need not in data:
-            raise PlanError(f"{where} lacks {need!r}")
-    key = ForeignKey(
-        _names(f"{where}.columns", data["columns"]), data["references"], _names(f"{where}.target", data["target"]), name
-    )
-    return KeyPlan(
-        key,
-        data["role"],
-        data.get("max_degree"),
-        data.get("method", "auto"),
-        data.get("weight", 1.0),
-        data.get("degree_cap"),
-        tuple(data["degree_edges"]) if "degree_edges" in data else None,
-        data.get("acyclic", False),
-    )
-
-
-def _column_to_dict(plan: ColumnPlan) -> dict[str, Any]:
-    out: dict[str, Any] = {"type": str(plan.column.type)}
-    if not plan.column.nullable:
-        out["nullable"] = False
-    out["domain"] = _domain_to_value(plan.domain)
-    return out
-
-
-def _domain_to_value(domain: Declared | None) -> object:
-    match domain:
-        case None:
-            return "key"
-        case Opaque():
-            return "opaque"
-        case Learn() if domain == Learn():
-            return "learn"
-        case Learn():
-            given = {"low": _plain(domain.low), "high": _plain(domain.high), "bins": domain.bins}
-            return {"learn": True, **{k: v for k, v in given.items() if v is not None}}
-        case Categories(values=values, other=other):
-            plain = [_plain(v) for v in values]
-            return {"values": plain, "other": True} if other else plain
-        case Bins(edges=edges, step=step):
-            return {"edges": [_plain(e) for e in edges]} | ({"step": step} if step is not None else {})
-    raise TypeError(domain)
-
-
-def _plain(value: Scalar | None) -> object:
-    """Return what TOML can hold: decimals are written as text."""
-    return str(value) if isinstance(value, Decimal) else value
-
-
-def _exact(column: Column, value: Any) -> Any:
-    """Invert :func:`_plain`."""
-    return Decimal(str(value)) if column.type.kind == "decimal" and isinstance(value, (str, float)) else value
-
-
-def _column_from_dict(where: str, name: str, data: Mapping[str, Any]) -> ColumnPlan:
-    _refuse_unknown(where, data, ("type", "nullable", "domain"))
-    for need in ("type", "domain"):
-        if need not in data:
-            raise PlanError(f"{where} lacks {need!r}")
-    column = Column(name, Type.parse(data["type"]), data.get("nullable", True))
-    try:
-        return ColumnPlan(column, domain_from_value(where, column, data["domain"]))
-    except PlanError as error:
-        raise PlanError(f"{where}: {error}") from None
-    except (TypeError, ValueError, ArithmeticError, AttributeError):
-        raise PlanError(f"{where}: its domain does not fit the type {column.type}") from None
-
-
-def domain_from_value(where: str, column: Column, value: object) -> Declared | None:
-    """Read the domain of a column as a plan writes it."""
-    match value:
-        case "key":
-            return None
-        case "opaque":
-            return Opaque()
-        case "learn":
-            return Learn()
-        case list():
-            return Categories(tuple(_exact(column, v) for v in value))
-        case dict():
-            return _domain_from_dict(where, column, value)
-    raise PlanError(
-        f"domain must be 'learn', 'opaque', 'key', a list of values, or a table such as {{low = 0, high = 9, bins = 10}}, not {value!r}"
-    )
-
-
-def _domain_from_dict(where: str, column: Column, value: dict[str, Any]) -> Declared:
-    if value.get("learn"):
-        _refuse_unknown(where, value, ("learn", "low", "high", "bins"))
-        return Learn(**{k: _exact(column, v) if k != "bins" else v for k, v in value.items() if k != "learn"})
-    if "values" in value:
-        _refuse_unknown(where, value, ("values", "other"))
-        return Categories(tuple(_exact(column, v) for v in value["values"]), bool(value.get("other", False)))
-    if "edges" in value:
-        _refuse_unknown(where, value, ("edges", "step"))
-        return Bins(tuple(from_axis(column.type, to_axis(column.type, e)) for e in value["edges"]), value.get("step"))
-    _refuse_unknown(where, value, ("low", "high", "bins", "step"))
-    if "low" not in value or "high" not in value:
-        raise PlanError("a range needs low and high")
-    return even_bins(column.type, value["low"], value["high"], value.get("bins", 16), step=value.get("step"))
