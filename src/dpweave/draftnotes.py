@@ -57,7 +57,7 @@ def draft_text(
 ) -> tuple[Plan, str]:
     """Draft a plan and write it with comments; where ``protect`` leaves tables open, more are proposed. Reads no row."""
     from dpweave.drafting import draft_plan
-    from dpweave.schema.reflect import propose_keys
+    from dpweave.schema.proposing import propose_keys
     from dpweave.sources import open_source
 
     with open_source(source) as opened:

@@ -196,7 +196,7 @@ class Plan:
         names or types look like identifiers or free text are not modelled.
         """
         from dpweave.drafting import draft_plan
-        from dpweave.schema.reflect import propose_keys
+        from dpweave.schema.proposing import propose_keys
         from dpweave.sources import open_source
 
         with open_source(source) as opened:

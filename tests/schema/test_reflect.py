@@ -8,9 +8,9 @@ import duckdb
 import pytest
 
 from dpweave.schema.model import Column, Database, ForeignKey, Table, Type
+from dpweave.schema.proposing import propose_keys
 from dpweave.schema.reflect import (
     duckdb_type,
-    propose_keys,
     reflect_duckdb,
     reflect_postgres,
     reflect_sqlite,
