@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from dpweave.budget import Task, allocate, favoured, serving, touched
 from dpweave.errors import PlanError
 from dpweave.plan import Plan
+from dpweave.workloads import LEAST_WEIGHT, MOST_WEIGHT
 from dpweave.worth import LEAST, Worth, shares
 
 TOML = """
@@ -159,6 +160,15 @@ def test_a_relation_with_nothing_to_learn_gets_nothing(plan):
     data = plan.to_dict()
     data["tables"]["visits"]["keys"]["shop"]["method"] = "random"
     assert "links:visits.shop" not in spent(Plan.from_dict(data), 1.0)
+
+
+@pytest.mark.parametrize("weight", [LEAST_WEIGHT, MOST_WEIGHT])
+def test_the_most_uneven_weights_leave_something_for_every_task(plan, weight):
+    data = plan.to_dict()
+    data["tables"]["marks"]["weight"] = data["tables"]["visits"]["keys"]["shop"]["weight"] = weight
+    data["budget"]["sizes"] = weight
+    given = allocate(Plan.from_dict(data), epsilon=0.01, delta=1e-9)
+    assert min(given.tasks.values()) > 0
 
 
 def test_a_task_is_known_by_what_it_asks_not_by_its_weight():

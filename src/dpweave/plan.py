@@ -33,7 +33,7 @@ from dpweave.planparts import (
 )
 from dpweave.privacy.promise import Promise
 from dpweave.schema.model import Database
-from dpweave.workloads import WorkloadPlan, joined
+from dpweave.workloads import WorkloadPlan, joined, require_weight
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -80,8 +80,7 @@ class Plan:
     def _check(self, table: TablePlan) -> None:
         from dpweave.tables.base import BUILT_IN, registered
 
-        if not table.weight > 0:
-            raise PlanError(f"the weight of table {table.name!r} must be positive, not {table.weight}")
+        require_weight(f"the weight of table {table.name!r}", table.weight)
         if table.mechanism not in BUILT_IN and table.mechanism not in registered():
             raise PlanError(
                 f"table {table.name!r} asks for a mechanism {table.mechanism!r} that does not exist: {nearest(table.mechanism, registered())}"
@@ -124,8 +123,7 @@ class Plan:
             edges = key.degree_edges
             if edges is not None and (len(edges) < 2 or edges[0] != 0 or list(edges) != sorted(set(edges))):
                 raise PlanError(f"degree_edges of {where} must rise from 0")
-            if not key.weight > 0:
-                raise PlanError(f"{where} needs a positive weight, not {key.weight}")
+            require_weight(f"the weight of {where}", key.weight)
             if key.method not in METHODS:
                 raise PlanError(
                     f"{where} asks for a method {key.method!r} that does not exist: {nearest(key.method, METHODS)}"

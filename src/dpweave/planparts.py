@@ -22,7 +22,7 @@ from dpweave.schema.domain import (
     to_axis,
 )
 from dpweave.schema.model import Column, ForeignKey, Table, Type
-from dpweave.workloads import WorkloadPlan
+from dpweave.workloads import WorkloadPlan, require_weight
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -167,9 +167,7 @@ class Shares:
 
     def __post_init__(self) -> None:
         for f in fields(self):
-            value = getattr(self, f.name)
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
-                raise PlanError(f"the budget share {f.name} must be a positive number, not {value!r}")
+            require_weight(f"the budget share {f.name}", getattr(self, f.name))
         if not self.delta_domains < 1:
             raise PlanError(f"the budget share delta_domains must be below 1, not {self.delta_domains}")
 

@@ -7,7 +7,6 @@ foreign keys lead to all of them.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
@@ -24,6 +23,23 @@ if TYPE_CHECKING:
 MOST_COLUMNS = 6
 """Columns of one workload; every subset of them may be measured."""
 LONGEST_WAY = 6
+LEAST_WEIGHT, MOST_WEIGHT = 1e-6, 1e6
+"""Weights are relative: beyond these, one task would get all of the budget, or none that a float can tell from nothing."""
+
+
+def require_weight(what: str, weight: object) -> None:
+    """Refuse what is no weight: a positive number that leaves something for everybody.
+
+    >>> require_weight("the weight of table 'users'", 1e308)
+    Traceback (most recent call last):
+    dpweave.errors.PlanError: the weight of table 'users' must be a positive number from 1e-06 to 1e+06, not 1e+308; weights are relative, 1 is the usual one
+    """
+    number = isinstance(weight, (int, float)) and not isinstance(weight, bool)
+    if not number or not LEAST_WEIGHT <= weight <= MOST_WEIGHT:  # type: ignore[operator]
+        raise PlanError(
+            f"{what} must be a positive number from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}, not {weight!r}; "
+            "weights are relative, 1 is the usual one"
+        )
 
 
 @dataclass(frozen=True)
@@ -36,9 +52,7 @@ class WorkloadPlan:
     def __post_init__(self) -> None:
         if not 2 <= len(self.columns) <= MOST_COLUMNS or len(set(self.columns)) != len(self.columns):
             raise PlanError(f"{self} must name 2 to {MOST_COLUMNS} different columns")
-        weight = self.weight
-        if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 < weight < math.inf:
-            raise PlanError(f"the weight of {self} must be a positive number, not {weight!r}")
+        require_weight(f"the weight of {self}", self.weight)
 
     def __str__(self) -> str:
         return f"the workload {' × '.join(self.columns)}"
