@@ -135,6 +135,22 @@ def test_sampling_repeats_scales_and_survives_a_file(model, folder):
     assert loaded.plan == model.plan
 
 
+def test_links_are_fitted_once_and_kept(model, folder, monkeypatch):
+    assert model.fits
+    model.save(folder / "kept.dpw")
+    wanted = model.sample(seed=7)
+
+    def refuse(*_, **__):
+        raise AssertionError("fitted again")
+
+    monkeypatch.setattr("dpweave.links.map.fit_links", refuse)
+    kept = dw.load(folder / "kept.dpw")
+    assert kept.fits.keys() == model.fits.keys()
+    assert all(wanted[t].equals(kept.sample(seed=7)[t]) for t in wanted)
+    with pytest.raises(AssertionError, match="fitted again"):  # a file from before fits were kept
+        replace(kept, fits={}).sample(seed=7)
+
+
 def test_nothing_private_is_in_plan_model_ledger_or_copy(model, plan, folder):
     model.save(folder / "private.dpw")
     with zipfile.ZipFile(folder / "private.dpw") as archive:

@@ -50,6 +50,8 @@ class Model:
     release: Release
     mechanisms: Mapping[str, str] = field(default_factory=dict)
     """Name of the table model that fitted each table."""
+    fits: Mapping[tuple[str, str], Any] = field(default_factory=dict)
+    """What was fitted to the links of each relation, by (table, key), so that sampling need not repeat it."""
 
     @property
     def plan(self) -> Plan:
@@ -102,7 +104,7 @@ class Model:
         self, scale: float, seed: int, count: int, common: frozenset[str], tell: Callable[[str, float], None] | None
     ) -> Iterator[Woven]:
         """Weave all parts in order; none is held while the next one is made."""
-        linker, warp = Rewiring(self.plan, self.release, tell), Warp(common)
+        linker, warp = Rewiring(self.plan, self.release, self.fits, tell), Warp(common)
 
         def weave(part: Part) -> Woven:
             weaver = Weaver(self.fabric, linker=linker, scale=scale, seed=seed, part=part, warp=warp)
@@ -127,11 +129,17 @@ class Model:
 class Rewiring:
     """Makes links from what a release holds. What is fitted to it is fitted once and serves all parts of a database."""
 
-    def __init__(self, plan: Plan, release: Release, progress: Callable[[str, float], None] | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        release: Release,
+        fits: Mapping[tuple[str, str], Any],
+        progress: Callable[[str, float], None] | None = None,
+    ) -> None:
         self._plan = plan
         self._release = release
         self._progress = progress
-        self._fits: dict[tuple[str, str], Any] = {}
+        self._fits = dict(fits)
 
     def __call__(
         self, relation: Relation, problem: LinkProblem, degrees: Degrees, rng: np.random.Generator
@@ -206,11 +214,17 @@ def _entries(model: Model) -> dict[str, bytes]:
     states = {name: fitted.state() for name, fitted in model.tables.items()}
     arrays = {f"tables/{t}/{k}": v for t, (_, found) in states.items() for k, v in found.items()}
     arrays |= {f"measured/{i}": m.marginal.counts for i, m in enumerate(model.release.measured)}
+    links = []
+    for i, (at, fit) in enumerate(model.fits.items()):
+        state, found = _method(model.plan, at).state(fit)
+        links.append({"relation": list(at), "state": state})
+        arrays |= {f"links/{i}/{k}": v for k, v in found.items()}
     manifest = {
         "format": FORMAT,
         "sizes": dict(model.sizes),
         "tables": {t: {"mechanism": model.mechanisms[t], "state": state} for t, (state, _) in states.items()},
         "public": list(model.public),
+        "links": links,
     }
     entries = {
         "manifest.json": json.dumps(manifest, indent=1).encode(),
@@ -226,12 +240,15 @@ def _from_entries(manifest: dict[str, Any], entries: dict[str, bytes]) -> Model:
     import pyarrow as pa
 
     arrays = _unpack(entries["arrays.arrow"])
-    tables = {}
-    for name, entry in manifest["tables"].items():
-        mark = f"tables/{name}/"
-        own = {k.removeprefix(mark): v for k, v in arrays.items() if k.startswith(mark)}
-        tables[name] = restore(entry["mechanism"], entry["state"], own)
+    tables = {
+        name: restore(entry["mechanism"], entry["state"], _under(arrays, f"tables/{name}/"))
+        for name, entry in manifest["tables"].items()
+    }
     plan = Plan.from_toml(entries["plan.toml"].decode())
+    fits = {}
+    for i, entry in enumerate(manifest.get("links", ())):  # older files have none: links are then fitted again
+        table, key = entry["relation"]
+        fits[table, key] = _method(plan, (table, key)).restore(entry["state"], _under(arrays, f"links/{i}/"))
     release = _release_from_dict(json.loads(entries["release.json"]), arrays)
     fabric = Fabric(
         plan=plan,
@@ -246,7 +263,20 @@ def _from_entries(manifest: dict[str, Any], entries: dict[str, bytes]) -> Model:
         certificate=Certificate.from_json(entries["certificate.json"].decode()),
         release=release,
         mechanisms={t: entry["mechanism"] for t, entry in manifest["tables"].items()},
+        fits=fits,
     )
+
+
+def _under(arrays: Mapping[str, Any], mark: str) -> dict[str, Any]:
+    return {k.removeprefix(mark): v for k, v in arrays.items() if k.startswith(mark)}
+
+
+def _method(plan: Plan, at: tuple[str, str]) -> Refittable:
+    """Return the link model of a relation whose fits are kept."""
+    method = relation_model(plan, {(r.table, r.key): r for r in relations(plan)}[at])
+    if not isinstance(method, Refittable):
+        raise UsageError(f"links of {'.'.join(at)} are made by a method that keeps no fit")
+    return method
 
 
 def release_to_dict(release: Release) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dpweave.brought import Brought, bring
 from dpweave.budget import (
@@ -106,11 +106,11 @@ def fit(
         fabric = Fabric(
             plan, sizes, tables, public, degree_counts(plan, curator.release), repetitions(plan, curator.release)
         )
-        found = _learn_links(curator, fabric, allocation, report)
+        found, fits = _learn_links(curator, fabric, allocation, report)
         certificate = certify(
             plan.promise, book, delta=delta, insecure=curator.insecure, evidence=found, external=elsewhere
         )
-    return Model(fabric, certificate, curator.release, mechanisms)
+    return Model(fabric, certificate, curator.release, mechanisms, fits)
 
 
 def _model(plan: Plan, name: str, brought: Mapping[str, Brought]) -> TableModel:
@@ -265,13 +265,16 @@ def _favoured(plan: Plan, task: Task, columns: Columns) -> dict[Columns, float] 
     return wanted
 
 
-def _learn_links(curator: Curator, fabric: Fabric, allocation: Allocation, report: Progress) -> list[dict[str, object]]:
+def _learn_links(
+    curator: Curator, fabric: Fabric, allocation: Allocation, report: Progress
+) -> tuple[list[dict[str, object]], dict[tuple[str, str], Any]]:
     """Weave a first database, learning each relation when its turn comes; what was measured stays in the release.
 
-    Returns what the noisy counts say about each relation.
+    Returns what the noisy counts say about each relation, and what was fitted to them.
     """
     shares = {task.name: rho for task, rho in allocation.tasks.items() if task.group == "links"}
     found: list[dict[str, object]] = []
+    fits: dict[tuple[str, str], Any] = {}
 
     def learn(relation: Relation, problem: LinkProblem, degrees: Degrees, rng: np.random.Generator) -> IntArray | None:
         name = link_task(relation).name
@@ -287,13 +290,15 @@ def _learn_links(curator: Curator, fabric: Fabric, allocation: Allocation, repor
                 **describe(problem, result.measured, degrees=degrees, rng=rng),
             }
         )
+        if result.fit is not None:
+            fits[relation.table, relation.key] = result.fit
         return result.pairs
 
     if shares:
         Weaver(fabric, linker=learn, scale=1.0, seed=0).wire()
     asked = {e["relation"] for e in found}
     left = [r for r in relations(fabric.plan) if f"{r.table}.{r.key}" not in asked]
-    return [*found, *(_unlearned(fabric.plan, r) for r in left)]
+    return [*found, *(_unlearned(fabric.plan, r) for r in left)], fits
 
 
 def _unlearned(plan: Plan, relation: Relation) -> dict[str, object]:

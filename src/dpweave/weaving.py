@@ -289,19 +289,36 @@ class Weaver:
         return np.stack([rows[pairs[:, 0]], pairs[:, 1]], axis=1)
 
     def _known_degrees(self, relation: Relation, problem: LinkProblem, rng: np.random.Generator) -> Degrees:
-        """Degrees that were synthesised with their rows, made to fit the number of links."""
+        """Degrees that were synthesised with their rows, made to fit the number of links; where there are none, their bound."""
         key = relation.joint or relation.key
         degrees = self._degrees(relation.table, key)
-        if degrees is None or relation.kind == "one-to-one":
+        if relation.kind == "one-to-one":
             return Degrees()
+        right = self._bound(relation)
+        if degrees is None:
+            return Degrees(right_bound=right)
         bound = self._plan.promise.bounds[relation.table, key]
         every = self._all_degrees(relation.table, key)
         share = seen(degrees if every is None else every, bound)
         if relation.joint is not None:
             degrees = match_total(degrees, problem.links, cap=problem.right_rows, rng=rng)
-            return Degrees(left=degrees, left_seen=share)
+            return Degrees(left=degrees, left_seen=share, right_bound=right)
         degrees = match_total(degrees, problem.links, cap=max(problem.links, 1), rng=rng)
         return Degrees(right=degrees, right_seen=share)
+
+    def _bound(self, relation: Relation) -> int | None:
+        """How many rows may lead to one in this part, where counts show no more: by promise, or because the others were cut off.
+
+        Under ``entity`` a row that must have a target has one beyond the bound too, so that degrees are not known to end there.
+        """
+        table, promise = self._plan.database[relation.table], self._plan.promise
+        key = table.key[relation.key]
+        if not promise.is_private(key) or promise.is_owning(relation.table, relation.key):
+            return None
+        bound = promise.bounds[relation.table, relation.key]
+        if promise.neighbours == "entity" and not table.is_nullable(key):
+            return None
+        return self._cloth.part.share(bound) if self._cloth.is_divided(relation.table, key) else bound
 
     def _problem(self, relation: Relation) -> tuple[LinkProblem | None, IntArray]:
         """State what is to be linked: the left rows that have a target, all right rows, and how many links."""
@@ -312,6 +329,10 @@ class Weaver:
         rows = np.arange(self._cloth.rows[start])
         if relation.joint is None:
             rows = self._cloth.with_target(relation.table, relation.key)
+        bound = self._bound(relation)
+        if bound is not None and table.is_nullable(key) and len(rows) > bound * self._cloth.rows[key.target]:
+            order = self._cloth.rng("room", relation.table, relation.key).permutation(rows)
+            rows = np.sort(order[: bound * self._cloth.rows[key.target]])
         links = len(rows) if relation.joint is None else self._cloth.rows[relation.table]
         if relation.kind == "one-to-one":
             links = min(links, self._cloth.rows[key.target])

@@ -239,8 +239,9 @@ def test_nothing_to_learn_costs_nothing(side):
 def test_many_row_types_are_sampled(monkeypatch):
     from dpweave.links import drawing, scene, wiring
 
-    for module in (drawing, scene, wiring):
+    for module in (drawing, wiring):
         monkeypatch.setattr(module, "WHOLE_CELLS", 1 << 16)
+    monkeypatch.setattr(scene, "FIT_CELLS", 1 << 16)
     monkeypatch.setattr(drawing, "_EVEN_CELLS", 1 << 16)
     rng = np.random.default_rng(11)
     left, right, shape, pairs = relation(rng, effect=0.6, links=20_000)

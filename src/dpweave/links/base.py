@@ -105,11 +105,15 @@ def _checked_rows(codes: Mapping[str, IntArray], shape: Mapping[str, int], side:
 
 @dataclass(frozen=True)
 class LinkResult:
-    """Links of synthetic rows (left position, right position) and the noisy counts they were made from."""
+    """Links of synthetic rows (left position, right position) and the noisy counts they were made from.
+
+    ``fit`` is what was fitted to these, where it holds for any rows (:class:`Refittable`), else None.
+    """
 
     pairs: IntArray
     measured: tuple[NoisyMarginal, ...] = ()
     rho: float = 0.0
+    fit: Any = None
 
 
 @runtime_checkable
@@ -161,6 +165,14 @@ class Refittable(Protocol):
 
     def draw(self, fit: Any, problem: LinkProblem, *, rng: np.random.Generator, degrees: Degrees = UNKNOWN) -> IntArray:
         """Link the rows of ``problem``. After :meth:`fit` with the same ``rng``, it does what ``wire`` does."""
+        ...
+
+    def state(self, fit: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return a fit as plain values and arrays, for a file."""
+        ...
+
+    def restore(self, state: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
+        """Make a fit again from its :meth:`state`."""
         ...
 
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,14 +34,16 @@ from dpweave.links.design import default_variance
 from dpweave.links.drawing import draw_links
 from dpweave.links.scene import Scene, Stage, along, outer
 from dpweave.links.types import LinkOperator, RowTypes
+from dpweave.links.workload import Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from dpweave.links.workload import Workload
     from dpweave.privacy.window import Columns, FloatArray, IntArray, NoisyMarginal, Window
 
 _ITERATIONS = 300
+_ENOUGH = 1e-5
+"""A step that lowers the objective by less than this share of it is the last: far less than noise moves it by."""
 _GRID = np.geomspace(1e-4, 1e3, 36)
 """Multiples of the default prior variance that empirical Bayes weighs up."""
 _CLASS_DOUBT = math.log(8.0)
@@ -74,6 +76,27 @@ class LinkFit:
     def right(self) -> tuple[str, ...]:
         """Right columns that matter."""
         return tuple(dict.fromkeys(c for w in self.theta for c in w.right))
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return it as plain values and arrays; see :meth:`restore`."""
+        joint = {w: table for w, (table, _) in self.joint.items()}
+        state: dict[str, Any] = {"shape": dict(self.shape), "iterations": self.iterations, "converged": self.converged}
+        state["precision"] = [float(precision) for _, precision in self.joint.values()]
+        arrays: dict[str, Any] = {}
+        for name, tables in (("theta", self.theta), ("slack", self.slack), ("joint", joint)):
+            state[name] = [[list(w.left), list(w.right)] for w in tables]
+            arrays |= {f"{name}/{i}": table for i, table in enumerate(tables.values())}
+        return state, arrays
+
+    @classmethod
+    def restore(cls, state: Mapping[str, Any], arrays: Mapping[str, Any]) -> LinkFit:
+        """Make a fit again from its :meth:`state`."""
+        theta, slack, joint = (
+            {Workload(tuple(a), tuple(b)): arrays[f"{name}/{i}"] for i, (a, b) in enumerate(state[name])}
+            for name in ("theta", "slack", "joint")
+        )
+        known = {w: (table, p) for (w, table), p in zip(joint.items(), state["precision"], strict=True)}
+        return cls(state["shape"], theta, state["iterations"], state["converged"], slack, known)
 
     def weights(self, left: RowTypes, right: RowTypes) -> FloatArray:
         """How much likelier than by chance a pair of types is linked, up to a factor."""
@@ -130,7 +153,7 @@ class MAP:
         progress("fitting", 0.2)
         fit = fit_links(problem, measured, degrees=degrees, rng=rng)
         progress("wiring", 0.8)
-        return LinkResult(draw_links(fit, problem, degrees=degrees, rng=rng), tuple(measured), rho)
+        return LinkResult(draw_links(fit, problem, degrees=degrees, rng=rng), tuple(measured), rho, fit)
 
     def wire(
         self,
@@ -159,6 +182,14 @@ class MAP:
     ) -> IntArray:
         """Link the rows of ``problem``, or any others with these columns, by a fit."""
         return draw_links(fit, problem, degrees=degrees, rng=rng)
+
+    def state(self, fit: LinkFit) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return a fit as plain values and arrays, for a file."""
+        return fit.state()
+
+    def restore(self, state: Mapping[str, Any], arrays: Mapping[str, Any]) -> LinkFit:
+        """Make a fit again from its :meth:`state`."""
+        return LinkFit.restore(state, arrays)
 
 
 def fit_links(
@@ -361,7 +392,7 @@ def _maximise(stage: Stage, variance: Mapping[Workload, float]) -> LinkFit:
         np.zeros(place.size),
         jac=True,
         method="L-BFGS-B",
-        options={"maxiter": _ITERATIONS, "ftol": 1e-6, "maxcor": 20},
+        options={"maxiter": _ITERATIONS, "ftol": _ENOUGH, "maxcor": 20},
     )
     leans = place.deviations(result.x * place.width)
     answers = operator.histogram(spread(place.stacked(leans))[0])

@@ -40,17 +40,33 @@ PATIENCE = 3
 
 @dataclass(frozen=True)
 class _Table:
-    """One clique: the cell of every left and right row on its axes, and the counts it should have."""
+    """One clique: where the left end of every link and every right row lie on its axes, and the counts it should have.
 
-    u: IntArray
-    v: IntArray
+    ``left`` is the first cell of a row of the table, so that ``left + right`` is a cell; left ends stay where they are.
+    """
+
+    left: IntArray
+    right: IntArray
     target: FloatArray
     precision: float
 
-    def counts(self, pairs: IntArray) -> FloatArray:
-        """How many links there are per cell."""
-        flat = self.u[pairs[:, 0]] * self.target.shape[1] + self.v[pairs[:, 1]]
-        return np.bincount(flat, minlength=self.target.size).reshape(self.target.shape).astype(np.float64)
+    def counts(self, ends: IntArray) -> FloatArray:
+        """How many links there are per cell, if they lead to the right rows ``ends``."""
+        return np.bincount(self.left + self.right[ends], minlength=len(self.target)).astype(np.float64)
+
+    def change(self, off: FloatArray, one: IntArray, two: IntArray, ends: IntArray) -> FloatArray:
+        """By how much its part of F changes where links ``one`` and ``two`` exchange ends, each pair alone."""
+        u, w, v, x = self.left[one], self.left[two], self.right[ends[one]], self.right[ends[two]]
+        change = 4 + 2 * (off[u + x] + off[w + v] - off[u + v] - off[w + x])
+        return self.precision * np.where((u != w) & (v != x), change, 0.0)
+
+    def moved(self, off: FloatArray, one: IntArray, two: IntArray, ends: IntArray) -> FloatArray:
+        """How far counts are off after links ``one`` and ``two`` exchanged ends."""
+        off = off.copy()
+        u, w, v, x = self.left[one], self.left[two], self.right[ends[one]], self.right[ends[two]]
+        np.add.at(off, np.concatenate([u + x, w + v]), 1.0)
+        np.subtract.at(off, np.concatenate([u + v, w + x]), 1.0)
+        return off
 
 
 def polish(
@@ -68,65 +84,67 @@ def polish(
     tables = [_table(w, *found, pairs, problem) for w, found in fitted.items() if w.left and w.right]
     if not tables or len(pairs) < 2:
         return pairs
-    best, score = pairs, _distance(tables, pairs)
+    ends = pairs[:, 1].copy()
+    off = [t.counts(ends) - t.target for t in tables]
+    score = _distance(tables, off)
     stalled, bold = 0, 1.0
     for _ in range(ROUNDS):
-        tried = _exchanged(best, tables, problem, bold, rng)
-        if tried is None:
+        one, two = _exchanges(pairs[:, 0], ends, tables, off, bold, rng, bars_self=problem.bars_self)
+        if not len(one):
             break
+        tried = [t.moved(o, one, two, ends) for t, o in zip(tables, off, strict=True)]
         reached = _distance(tables, tried)
         stalled = 0 if reached < (1 - ENOUGH) * score else stalled + 1
         if reached < score:
-            best, score = tried, reached
+            ends[one], ends[two] = ends[two], ends[one]
+            off, score = tried, reached
         else:
             bold /= 2
         if stalled > PATIENCE:
             break
-    return best
+    return np.stack([pairs[:, 0], ends], axis=1)
 
 
 def _table(workload: Workload, fitted: FloatArray, precision: float, pairs: IntArray, problem: LinkProblem) -> _Table:
-    u = cells(problem.left, workload.left, problem.shape, rows=problem.left_rows)
+    u = cells(problem.left, workload.left, problem.shape, rows=problem.left_rows)[pairs[:, 0]]
     v = cells(problem.right, workload.right, problem.shape, rows=problem.right_rows)
     joint = fitted.reshape(int(np.prod([problem.shape[c] for c in workload.left])), -1)
-    rows = np.bincount(u[pairs[:, 0]], minlength=joint.shape[0]).astype(np.float64)
+    rows = np.bincount(u, minlength=joint.shape[0]).astype(np.float64)
     columns_ = np.bincount(v[pairs[:, 1]], minlength=joint.shape[1]).astype(np.float64)
     # Weights are the odds beyond the margins of the fit itself.
     margins = np.multiply.outer(joint.sum(axis=1), joint.sum(axis=0))
     odds = np.where(margins > 0, joint / np.maximum(margins, 1e-300), 1.0)
-    return _Table(u, v, rake(np.maximum(odds, 1e-12), rows, columns_), precision)
+    return _Table(u * joint.shape[1], v, rake(np.maximum(odds, 1e-12), rows, columns_).ravel(), precision)
 
 
-def _distance(tables: list[_Table], pairs: IntArray) -> float:
-    return sum(t.precision * float(((t.counts(pairs) - t.target) ** 2).sum()) for t in tables)
+def _distance(tables: list[_Table], off: list[FloatArray]) -> float:
+    return sum(t.precision * float(o @ o) for t, o in zip(tables, off, strict=True))
 
 
-def _exchanged(
-    pairs: IntArray, tables: list[_Table], problem: LinkProblem, bold: float, rng: np.random.Generator
-) -> IntArray | None:
-    """Make the exchanges of one round that lower F most; None if there are none.
+def _exchanges(
+    starts: IntArray,
+    ends: IntArray,
+    tables: list[_Table],
+    off: list[FloatArray],
+    bold: float,
+    rng: np.random.Generator,
+    *,
+    bars_self: bool,
+) -> tuple[IntArray, IntArray]:
+    """Find the exchanges of one round that lower F most, as two links each.
 
     Gains are those of one exchange made alone. To keep many at once from overshooting, a round makes an eighth of those
     that the distance left calls for.
     """
-    some = rng.permutation(len(pairs))[: 2 * min(PAIRS, len(pairs) // 2)]
+    some = rng.permutation(len(ends))[: 2 * min(PAIRS, len(ends) // 2)]
     one, two = some[0::2], some[1::2]
     change = np.zeros(len(one))
-    wrong = 0.0
-    for t in tables:
-        off = t.counts(pairs) - t.target
-        wrong += t.precision * float(np.abs(off).sum())
-        more, less = t.precision * (1 + 2 * off), t.precision * (1 - 2 * off)
-        u, w = t.u[pairs[one, 0]], t.u[pairs[two, 0]]
-        v, x = t.v[pairs[one, 1]], t.v[pairs[two, 1]]
-        change += np.where((u != w) & (v != x), more[u, x] + more[w, v] + less[u, v] + less[w, x], 0.0)
-    if problem.bars_self:
-        change[(pairs[one, 0] == pairs[two, 1]) | (pairs[two, 0] == pairs[one, 1])] = 0.0
+    for t, o in zip(tables, off, strict=True):
+        change += t.change(o, one, two, ends)
+    if bars_self:
+        change[(starts[one] == ends[two]) | (starts[two] == ends[one])] = 0.0
+    wrong = sum(t.precision * float(np.abs(o).sum()) for t, o in zip(tables, off, strict=True))
     most = max(1, int(bold * wrong / (8 * sum(t.precision for t in tables))))
     chosen = np.argsort(change, kind="stable")[:most]
     chosen = chosen[change[chosen] < 0]
-    if not len(chosen):
-        return None
-    made = pairs.copy()
-    made[one[chosen], 1], made[two[chosen], 1] = pairs[two[chosen], 1], pairs[one[chosen], 1]
-    return made
+    return one[chosen], two[chosen]

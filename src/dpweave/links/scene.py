@@ -12,7 +12,6 @@ from dpweave.errors import UsageError
 from dpweave.links.degrees import whole
 from dpweave.links.design import Design, Margin, parts, told
 from dpweave.links.types import LinkOperator, RowTypes
-from dpweave.links.wiring import WHOLE_CELLS
 from dpweave.links.workload import Workload
 
 if TYPE_CHECKING:
@@ -21,6 +20,9 @@ if TYPE_CHECKING:
     from dpweave.links.base import LinkProblem
     from dpweave.links.degrees import Degrees
     from dpweave.privacy.window import Columns, FloatArray, IntArray, NoisyMarginal
+
+FIT_CELLS = 1 << 19
+"""Pairs of row types that a fit sees at most: of more, a sample stands for all (ALGORITHMS B4)."""
 
 LINKS_DOUBT = 0.1
 """Relative standard error with which the number of links in the view is taken as known."""
@@ -154,9 +156,8 @@ class Stage:
         tables = _averaged(scene, measured)
         lefts = [c for c in scene.left if any(c in s.left for s in tables)]
         rights = [c for c in scene.right if any(c in s.right for s in tables)]
-        limit = math.isqrt(WHOLE_CELLS)
-        left, p = scene.types("left", lefts, _room(scene, "right", rights, limit), rng)
-        right, q = scene.types("right", rights, max(WHOLE_CELLS // left.count, 1), rng)
+        left, p = scene.types("left", lefts, _room(scene, "right", rights), rng)
+        right, q = scene.types("right", rights, max(FIT_CELLS // left.count, 1), rng)
         totals = [(float(y.sum()), precision / y.size) for y, precision in tables.values()]
         prior = 1 / (LINKS_DOUBT * scene.links) ** 2
         best = (scene.links * prior + sum(t * w for t, w in totals)) / (prior + sum(w for _, w in totals))
@@ -209,11 +210,11 @@ class Stage:
             yield t, table, 1 / precisions[t]
 
 
-def _room(scene: Scene, side: str, columns: Sequence[str], limit: int) -> int:
+def _room(scene: Scene, side: str, columns: Sequence[str]) -> int:
     """How many types the other side may have, given how many this one can have at most."""
     rows = scene.problem.right_rows if side == "right" else scene.problem.left_rows
     most = min(rows, math.prod(scene.problem.shape[c] for c in columns))
-    return max(limit, WHOLE_CELLS // max(most, 1))
+    return max(math.isqrt(FIT_CELLS), FIT_CELLS // max(most, 1))
 
 
 def _averaged(scene: Scene, measured: Sequence[NoisyMarginal]) -> dict[Workload, tuple[FloatArray, float]]:
