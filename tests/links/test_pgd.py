@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -10,8 +10,8 @@ import pytest
 from dpweave.errors import PlanError, UsageError
 from dpweave.links.base import LinkModel, LinkProblem, RandomWiring, link_model, random_links
 from dpweave.links.block import Block
-from dpweave.links.pgd import PGD, Wiring, rewire, solve
-from dpweave.links.workload import answers_from_links, cross_workloads
+from dpweave.links.pgd import PGD, Projection, Start, Wiring, rewire, solve
+from dpweave.links.workload import Workload, answers_from_links, cross_workloads
 from dpweave.privacy.window import NoisyMarginal
 from tests.links.data import movielens
 from tests.links.problems import KINDS, Kind, assert_kind_is_kept, problem_of, real_relation, window_for
@@ -31,7 +31,16 @@ def learn(settings: PGD, window: ArrayWindow, problem: LinkProblem, *, rho: floa
 
 
 @pytest.mark.parametrize(("kind", "same_table"), KINDS)
-@pytest.mark.parametrize("settings", [SMALL, replace(SMALL, slices=None)], ids=["sliced", "whole"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        SMALL,
+        replace(SMALL, slices=None),
+        replace(SMALL, start="even", fitted="random"),
+        replace(SMALL, start="random"),
+    ],
+    ids=["sliced", "whole", "even", "random"],
+)
 def test_every_kind_is_kept_and_every_workload_measured_once(kind: Kind, same_table: bool, settings: PGD) -> None:
     problem = problem_of(kind, same_table=same_table)
     window = window_for(problem)
@@ -43,6 +52,57 @@ def test_every_kind_is_kept_and_every_workload_measured_once(kind: Kind, same_ta
     assert_kind_is_kept(problem, again)
     other = problem_of(kind, same_table=same_table, seed=9, left_rows=33, right_rows=41)
     assert_kind_is_kept(other, settings.wire(other, result.measured, rng=np.random.default_rng(5)))
+
+
+@pytest.mark.parametrize("same_table", [False, True])
+@pytest.mark.parametrize("start", ["links", "even", "random"])
+def test_rescaled_steps_keep_the_kind(same_table: bool, start: Start) -> None:
+    problem = problem_of("many-to-many", same_table=same_table)
+    settings = replace(SMALL, start=start, projection="rescaled")
+    assert_kind_is_kept(problem, learn(settings, window_for(problem), problem).pairs)
+    whole = replace(settings, slices=None)
+    assert_kind_is_kept(problem, learn(whole, window_for(problem), problem).pairs)
+
+
+def test_from_links_nearest_steps_move_few_and_rescaled_steps_most() -> None:
+    """Why the authors' figures need their rescaling: a step adds a little to many pairs, and a projection takes it away."""
+    problem = problem_of("many-to-many", same_table=False, left_rows=400, right_rows=300)
+    workloads = cross_workloads(list(problem.left), list(problem.right), k=2)
+    relation = real_relation(problem, seed=4, links=400, planted=100.0)
+    targets = {
+        w: answers_from_links(w, relation.left, relation.right, relation.links, shape=relation.shape) / 400
+        for w in workloads
+    }
+    links = random_links(problem, np.random.default_rng(0))
+    block = Block.of(problem, workloads, links=len(links), current=links)
+    kept, error = {}, {}
+    for projection in get_args(Projection):
+        found = solve(block, targets, problem, iterations=100, projection=projection)
+        kept[projection] = float((found.value[1] * block.multiplicity[1]).sum()) / len(links)
+        error[projection] = found.objective
+    assert kept["nearest"] > 0.9
+    assert kept["rescaled"] < 0.5
+    even = solve(Block.of(problem, workloads, links=len(links)), targets, problem, iterations=100).objective
+    assert even < error["rescaled"] < 0.5 * error["nearest"]
+
+
+def test_a_slice_is_fitted_to_the_worst_workloads_or_to_random_ones() -> None:
+    problem = problem_of("many-to-many", same_table=False)
+    every = cross_workloads(list(problem.left), list(problem.right), k=2)
+
+    def fitted(settings: PGD, seed: int) -> set[Workload]:
+        wiring = Wiring(problem, settings, np.random.default_rng(seed))
+        for off, workload in enumerate(every):
+            now = wiring.answers(workload) / len(wiring.links)
+            wiring.targets[workload] = now + 0.01 * off / now.size
+        return set(wiring._fitted())
+
+    worst = replace(SMALL, worst=2)
+    assert {frozenset(fitted(worst, seed)) for seed in range(5)} == {frozenset(every[-2:])}
+    at_random = [fitted(replace(worst, fitted="random"), seed) for seed in range(100)]
+    assert {len(some) for some in at_random} == {2}
+    assert set().union(*at_random) == set(every)
+    assert len(fitted(replace(worst, fitted="random", worst=100), 0)) == len(every)
 
 
 @pytest.mark.parametrize("k", [2, 3, 4])
@@ -150,6 +210,15 @@ def test_impossible_settings_are_refused_before_anything_is_spent(wrong: dict[st
     assert window.asked == []
 
 
+@pytest.mark.parametrize("kind", ["one-to-many", "one-to-one"])
+def test_rescaling_is_refused_where_it_is_not_defined(kind: Kind) -> None:
+    problem = problem_of(kind, same_table=False)
+    window = window_for(problem)
+    with pytest.raises(UsageError, match=f"many-to-many relations and this one is {kind}; use 'nearest'"):
+        learn(replace(SMALL, projection="rescaled"), window, problem)
+    assert window.asked == []
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -166,6 +235,9 @@ def test_impossible_settings_are_refused_before_anything_is_spent(wrong: dict[st
         {"worst": 0},
         {"iterations": 0},
         {"candidates": 1},
+        {"fitted": "best"},
+        {"start": "link"},
+        {"projection": "scaled"},
     ],
 )
 def test_settings_are_checked_at_birth(wrong: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import time
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -10,7 +11,16 @@ from hypothesis import strategies as st
 
 from dpweave.errors import UsageError
 from dpweave.links import projection
-from dpweave.links.projection import _SMALL, _shift_by_halving, project_capped_simplex, project_rows_simplex
+from dpweave.links.projection import (
+    _SMALL,
+    _shift_by_halving,
+    project_capped_simplex,
+    project_rows_simplex,
+    rescale_capped_simplex,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def by_bisection(b: np.ndarray, total: float, weights: np.ndarray) -> np.ndarray:
@@ -57,30 +67,84 @@ def test_equals_the_oracle_and_is_optimal_on_a_thousand_cases() -> None:
         assert satisfies_kkt(x, b)
 
 
-def test_equals_a_general_solver() -> None:
+def by_quadratic_programming(b: np.ndarray, total: float) -> np.ndarray:
+    """scipy's SLSQP, which solves a quadratic programme exactly at every step; here the first is the problem itself."""
     from scipy.optimize import minimize
 
+    found = minimize(
+        lambda x: 0.5 * ((x - b) ** 2).sum(),
+        np.full(len(b), total / len(b)),
+        jac=lambda x: x - b,
+        bounds=[(0, 1)] * len(b),
+        constraints={"type": "eq", "fun": lambda x: x.sum() - total, "jac": np.ones_like},
+        method="SLSQP",
+        options={"ftol": 1e-15, "maxiter": 500},
+    )
+    return np.asarray(found.x)
+
+
+def test_equals_a_qp_solver_on_a_thousand_cases() -> None:
     rng = np.random.default_rng(1)
-    for _ in range(30):
+    met = {"ties": 0, "all zero": 0, "all one": 0, "m = 0": 0, "m = N": 0}
+    for _ in range(1000):
         b, total = random_case(rng)
-        b = np.clip(b, -3, 3)
-        found = minimize(
-            lambda x, b=b: 0.5 * ((x - b) ** 2).sum(),
-            np.full(len(b), total / len(b)),
-            jac=lambda x, b=b: x - b,
-            bounds=[(0, 1)] * len(b),
-            constraints={"type": "eq", "fun": lambda x, total=total: x.sum() - total, "jac": np.ones_like},
-            method="SLSQP",
-            options={"ftol": 1e-15, "maxiter": 500},
+        b = np.clip(b, -10, 10)  # the solver's line search loses digits to larger objectives
+        met["ties"] += len(set(b)) < len(b)
+        met["all zero"] += not b.any()
+        met["all one"] += bool((b == 1.0).all())
+        met["m = 0"] += total == 0.0
+        met["m = N"] += total == len(b)
+        np.testing.assert_allclose(
+            project_capped_simplex(b, total=total), by_quadratic_programming(b, total), rtol=0, atol=1e-8
         )
-        np.testing.assert_allclose(project_capped_simplex(b, total=total), found.x, atol=1e-6)
+    assert min(met.values()) >= 100
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_where_it_starts_from_changes_nothing(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    b = rng.normal(size=200) * 10.0 ** rng.integers(-3, 2)
+    weights = rng.integers(0, 4, size=200).astype(float)
+    total = float(rng.integers(1, int(weights.sum())))
+    x = project_capped_simplex(b, total=total, weights=weights)
+    near = project_capped_simplex(b + rng.normal(size=200) * 1e-2, total=total, weights=weights)
+    for start in (near, x, np.zeros(200), np.ones(200), np.full(200, 0.5)):
+        found = project_capped_simplex(b, total=total, weights=weights, near=start)
+        np.testing.assert_allclose(found, x, rtol=0, atol=1e-11)
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_rescaling_is_clipping_and_one_factor(seed: int) -> None:
+    """What the authors' code does: feasible, the same weighted as expanded, and one factor where no entry is at 1."""
+    rng = np.random.default_rng(seed)
+    b = rng.normal(size=rng.integers(1, 30)) * 10.0 ** rng.integers(-3, 1)
+    weights = rng.integers(1, 6, size=len(b))
+    total = float(rng.integers(0, weights.sum() + 1))
+    x = rescale_capped_simplex(b, total=total, weights=weights.astype(float))
+    assert x.min() >= 0.0
+    assert x.max() <= 1.0
+    assert float(weights @ x) == pytest.approx(total, abs=1e-9)
+    np.testing.assert_allclose(
+        np.repeat(x, weights), rescale_capped_simplex(np.repeat(b, weights), total=total), atol=1e-10
+    )
+    clipped = np.clip(b, 0.0, 1.0)
+    if total < weights[clipped > 0].sum():
+        assert (x[clipped == 0.0] == 0.0).all()
+        free = (clipped > 0.0) & (x < 1.0)
+        np.testing.assert_allclose(x[free] * clipped[free][:1], clipped[free] * x[free][:1], atol=1e-10)
+
+
+@pytest.mark.parametrize("project", [project_capped_simplex, rescale_capped_simplex])
+def test_of_everything_or_nothing(project: Callable[..., np.ndarray]) -> None:
+    b = np.array([-1.0, 0.0, 0.3, 2.0])
+    np.testing.assert_array_equal(project(b, total=0.0), np.zeros(4))
+    np.testing.assert_array_equal(project(b, total=4.0), np.ones(4))
 
 
 def test_clip_and_rescale_is_not_the_projection() -> None:
     b = np.array([0.9, 0.5, 0.1])
-    x = project_capped_simplex(b, total=1.0)
-    rescaled = np.clip(b, 0, 1) / np.clip(b, 0, 1).sum()
-    assert not np.allclose(x, rescaled)
+    x, rescaled = project_capped_simplex(b, total=1.0), rescale_capped_simplex(b, total=1.0)
+    np.testing.assert_allclose(rescaled, b / 1.5)
     assert ((x - b) ** 2).sum() < ((rescaled - b) ** 2).sum()
 
 
@@ -121,9 +185,10 @@ def test_long_vectors(shape: str, share: float, weighted: bool) -> None:
 
 
 @pytest.mark.parametrize("total", [-1.0, 4.5, float("nan")])
-def test_impossible_totals_are_refused(total: float) -> None:
+@pytest.mark.parametrize("project", [project_capped_simplex, rescale_capped_simplex])
+def test_impossible_totals_are_refused(total: float, project: Callable[..., np.ndarray]) -> None:
     with pytest.raises(UsageError, match="total"):
-        project_capped_simplex(np.zeros(4), total=total)
+        project(np.zeros(4), total=total)
 
 
 @pytest.mark.slow

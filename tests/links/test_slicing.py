@@ -5,7 +5,7 @@ import pytest
 
 from dpweave.errors import UsageError
 from dpweave.links.base import LinkProblem, random_links
-from dpweave.links.slicing import draw_rows, draw_slice
+from dpweave.links.slicing import draw_links, draw_rows, draw_slice
 from tests.links.problems import KINDS, Kind, problem_of
 
 
@@ -30,6 +30,30 @@ def test_slices_have_their_size_and_their_links(kind: Kind, same_table: bool) ->
         if kind == "one-to-one":
             assert not np.isin(links[~part.inside, 0], part.left).any()
             assert not np.isin(links[~part.inside, 1], part.right).any()
+
+
+@pytest.mark.parametrize(("kind", "same_table"), KINDS)
+def test_random_links_of_a_slice(kind: Kind, same_table: bool) -> None:
+    problem = problem_of(kind, same_table=same_table)
+    rng = np.random.default_rng(0)
+    links = random_links(problem, rng)
+    met = np.zeros((problem.left_rows, problem.right_rows), dtype=bool)
+    for _ in range(300):
+        part = draw_slice(problem, links, left_rows=20, right_rows=15, guaranteed=0.5, rng=rng)
+        new = draw_links(problem, part, rng)
+        assert new.shape == (part.links, 2)
+        left, right = part.left[new[:, 0]], part.right[new[:, 1]]
+        assert len(np.unique(new, axis=0)) == len(new)
+        if kind != "many-to-many":
+            assert len(np.unique(left)) == len(left)
+        if kind == "one-to-one":
+            assert len(np.unique(right)) == len(right)
+        if same_table:
+            assert (left != right).all()
+        met[left, right] = True
+    if same_table:
+        np.fill_diagonal(met, True)
+    assert met.mean() > 0.25  # links of these slices, were they kept, are at most 0.06 of all pairs
 
 
 def test_the_guaranteed_share_has_links() -> None:

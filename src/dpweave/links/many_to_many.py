@@ -9,7 +9,7 @@ import numpy as np
 
 from dpweave.errors import UsageError
 from dpweave.links.block import Block, keep_links, place_links
-from dpweave.links.projection import project_capped_simplex
+from dpweave.links.projection import project_capped_simplex, rescale_capped_simplex
 from dpweave.links.sampling import cell_counts
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ class CappedSimplex:
         if not 0 <= self.links <= self.multiplicity.sum():
             raise UsageError(f"{self.links} links do not fit on {self.multiplicity.sum():g} pairs")
 
-    def project(self, b: FloatArray, near: FloatArray | None = None) -> FloatArray:  # noqa: ARG002
-        """`thm::proj_cf`, weighted. One scalar is found as fast without a point to start from."""
-        return project_capped_simplex(b, total=self.links, weights=self.multiplicity)
+    def project(self, b: FloatArray, near: FloatArray | None = None) -> FloatArray:
+        """`thm::proj_cf`, weighted."""
+        return project_capped_simplex(b, total=self.links, weights=self.multiplicity, near=near)
 
     def extreme(self, gradient: FloatArray) -> FloatArray:
         """Fill pairs up in the order of the gradient until the links are used up."""
@@ -43,6 +43,25 @@ class CappedSimplex:
     def centre(self) -> FloatArray:
         """Every pair alike."""
         return np.full(self.multiplicity.shape, self.links / self.multiplicity.sum())
+
+
+@dataclass(frozen=True)
+class RescaledSimplex:
+    """The same set with what the authors' code does in place of the projection (:func:`rescale_capped_simplex`)."""
+
+    exact: CappedSimplex
+
+    def project(self, b: FloatArray, near: FloatArray | None = None) -> FloatArray:  # noqa: ARG002
+        """A point of the set, not the nearest."""
+        return rescale_capped_simplex(b, total=self.exact.links, weights=self.exact.multiplicity)
+
+    def extreme(self, gradient: FloatArray) -> FloatArray:
+        """As for the set itself."""
+        return self.exact.extreme(gradient)
+
+    def centre(self) -> FloatArray:
+        """As for the set itself."""
+        return self.exact.centre()
 
 
 def round_many_to_many(b: FloatArray, block: Block, rng: np.random.Generator) -> IntArray:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
-from dpweave.errors import UsageError
+from dpweave.errors import UsageError, nearest
 from dpweave.links.base import LinkProblem, LinkResult, random_links
 from dpweave.links.block import Block
 from dpweave.links.degrees import UNKNOWN, Degrees
 from dpweave.links.descent import FeasibleSet, Relaxed, descend
-from dpweave.links.many_to_many import CappedSimplex, round_many_to_many
+from dpweave.links.many_to_many import CappedSimplex, RescaledSimplex, round_many_to_many
 from dpweave.links.one_to_many import RowSimplices, round_one_to_many
 from dpweave.links.one_to_one import MatchingPolytope, round_one_to_one
-from dpweave.links.slicing import Slice, draw_slice
+from dpweave.links.slicing import Slice, draw_links, draw_slice
 from dpweave.links.types import LinkOperator
 from dpweave.links.workload import Workload, answers_from_links, cross_workloads
 from dpweave.privacy.window import Candidate, Columns, FloatArray, IntArray, NoisyMarginal, Window
@@ -23,6 +23,10 @@ from dpweave.tables.base import Purse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+Fitted = Literal["worst", "random"]
+Start = Literal["links", "even", "random"]
+Projection = Literal["nearest", "rescaled"]
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,17 @@ class PGD:
     steps. ``tau`` gives the size of a slice as a share of the rows instead. ``slices=None`` fits all rows and all
     measured workloads at once, which row types often make cheap. ``candidates`` bounds how many workloads compete in
     one choice, drawn at random (the paper's Subsample); None lets all compete.
+
+    Three choices are made otherwise by the authors' code than by their text, and matter (``docs/paper.md``):
+
+    - ``fitted``: which ``worst`` workloads a slice is fitted to, those with the largest error (``"worst"``, the text) or
+      as many at ``"random"``. Where noise is large the largest error is that of the noisiest workload.
+    - ``start``: where descent in a slice begins. The text says at random and not from which law. ``"links"`` are the
+      links the slice has, ``"even"`` gives every pair the same weight, which is the mean of any random start, and
+      ``"random"`` are as many random links (the code).
+    - ``projection``: the ``"nearest"`` feasible point (`thm::proj_cf`), or the clipped one ``"rescaled"`` to the number
+      of links (the code; many-to-many only). From links, 100 steps to the nearest points move few of them; rescaled
+      steps move most.
     """
 
     T: int = 15
@@ -48,6 +63,9 @@ class PGD:
     worst: int = 8
     iterations: int = 100
     candidates: int | None = None
+    fitted: Fitted = "worst"
+    start: Start = "links"
+    projection: Projection = "nearest"
 
     def __post_init__(self) -> None:
         for name, value, least in (
@@ -69,9 +87,20 @@ class PGD:
             raise UsageError(f"tau = {self.tau}: the share of rows in a slice lies in 0 … 1")
         if self.candidates is not None and self.candidates < self.K:
             raise UsageError(f"candidates = {self.candidates}: at least K = {self.K} workloads must compete")
+        for name, word, words in (
+            ("fitted", self.fitted, get_args(Fitted)),
+            ("start", self.start, get_args(Start)),
+            ("projection", self.projection, get_args(Projection)),
+        ):
+            if word not in words:
+                raise UsageError(f"{name} = {word!r} is not one of {', '.join(words)}; {nearest(word, words)}")
 
     def workloads(self, problem: LinkProblem) -> tuple[Workload, ...]:
         """All workloads that may be chosen; refuses settings that ask for more than there are."""
+        if self.projection == "rescaled" and problem.kind != "many-to-many":
+            raise UsageError(
+                f"projection = 'rescaled' is for many-to-many relations and this one is {problem.kind}; use 'nearest'"
+            )
         every = cross_workloads(list(problem.left), list(problem.right), k=self.k)
         if len(every) < self.K * self.T:
             raise UsageError(
@@ -180,7 +209,7 @@ class Wiring:
         settings, problem = self.settings, self.problem
         if settings.slices is None:
             block = Block.of(problem, tuple(self.targets), links=problem.links)
-            self.links = rewire(block, self.targets, problem, iterations=settings.iterations, rng=self._rng)
+            self.links = self._rewire(block, self.targets)
             return
         for _ in range(settings.slices):
             part = draw_slice(
@@ -200,32 +229,51 @@ class Wiring:
 
     def _rewire_slice(self, part: Slice) -> None:
         """Re-learn the links inside one slice and put them back."""
-        worst = self._worst()
+        targets = self._fitted()
         block = Block.of(
             self.problem,
-            tuple(worst),
+            tuple(targets),
             links=part.links,
             left_rows=part.left,
             right_rows=part.right,
-            current=self._positions(part),
+            current=self._start(part),
         )
-        new = rewire(block, worst, self.problem, iterations=self.settings.iterations, rng=self._rng)
+        new = self._rewire(block, targets)
         moved = np.stack([part.left[new[:, 0]], part.right[new[:, 1]]], axis=1)
         self.links = np.concatenate([self.links[~part.inside], moved])
 
-    def _positions(self, part: Slice) -> IntArray:
-        """The links inside a slice, as positions among its rows."""
+    def _rewire(self, block: Block, targets: Mapping[Workload, FloatArray]) -> IntArray:
+        settings = self.settings
+        return rewire(
+            block,
+            targets,
+            self.problem,
+            iterations=settings.iterations,
+            projection=settings.projection,
+            rng=self._rng,
+        )
+
+    def _start(self, part: Slice) -> IntArray | None:
+        """Links to start a slice from, as positions among its rows; None where every pair is to weigh the same."""
+        if self.settings.start == "even":
+            return None
+        if self.settings.start == "random":
+            return draw_links(self.problem, part, self._rng)
         inside = self.links[part.inside]
         return np.stack([np.searchsorted(part.left, inside[:, 0]), np.searchsorted(part.right, inside[:, 1])], axis=1)
 
-    def _worst(self) -> dict[Workload, FloatArray]:
-        """The measured workloads that the current links answer worst."""
-        if len(self.targets) <= self.settings.worst:
+    def _fitted(self) -> dict[Workload, FloatArray]:
+        """The measured workloads to fit next: those that the current links answer worst, or some at random."""
+        count, every = self.settings.worst, list(self.targets)
+        if len(every) <= count:
             return self.targets
-        total = len(self.links)
-        errors = {w: float(np.abs(self.answers(w) / total - a).sum()) for w, a in self.targets.items()}
-        ranked = sorted(errors, key=lambda w: -errors[w])[: self.settings.worst]
-        return {w: self.targets[w] for w in ranked}
+        if self.settings.fitted == "random":
+            chosen = [every[i] for i in self._rng.choice(len(every), size=count, replace=False)]
+        else:
+            total = len(self.links)
+            errors = {w: float(np.abs(self.answers(w) / total - a).sum()) for w, a in self.targets.items()}
+            chosen = sorted(every, key=lambda w: -errors[w])[:count]
+        return {w: self.targets[w] for w in chosen}
 
 
 def split(columns: Columns, problem: LinkProblem) -> Workload:
@@ -233,13 +281,14 @@ def split(columns: Columns, problem: LinkProblem) -> Workload:
     return Workload(tuple(c for c in columns if c in problem.left), tuple(c for c in columns if c in problem.right))
 
 
-def feasible_set(block: Block, problem: LinkProblem) -> FeasibleSet:
-    """What the kind of relation allows in ``block``."""
+def feasible_set(block: Block, problem: LinkProblem, projection: Projection = "nearest") -> FeasibleSet:
+    """What the kind of relation allows in ``block``, and how descent comes back to it."""
     if problem.kind == "one-to-many":
         return RowSimplices.of(block)
     if problem.kind == "one-to-one":
         return MatchingPolytope.of(block)
-    return CappedSimplex(block.multiplicity, block.links)
+    capped = CappedSimplex(block.multiplicity, block.links)
+    return capped if projection == "nearest" else RescaledSimplex(capped)
 
 
 def solve(
@@ -250,13 +299,14 @@ def solve(
     iterations: int,
     tolerance: float = 0.0,
     accelerate: bool = False,
+    projection: Projection = "nearest",
 ) -> Relaxed:
     """The relaxed problem of one block (`alg::relaxed_optimization`): frequencies in, weighted links out."""
     operator = LinkOperator(block.left, block.right, tuple(targets), multiplicity=block.multiplicity)
     return descend(
         operator,
         operator.stack(targets),
-        feasible_set(block, problem),
+        feasible_set(block, problem, projection),
         links=block.links,
         start=block.start,
         iterations=iterations,
@@ -272,9 +322,10 @@ def rewire(
     *,
     iterations: int,
     rng: np.random.Generator,
+    projection: Projection = "nearest",
 ) -> IntArray:
     """Fit a block to ``targets`` and round: positions inside the block, exactly ``block.links`` pairs."""
-    b = solve(block, targets, problem, iterations=iterations).value
+    b = solve(block, targets, problem, iterations=iterations, projection=projection).value
     if problem.kind == "one-to-many":
         return round_one_to_many(b, block, rng)
     if problem.kind == "one-to-one":

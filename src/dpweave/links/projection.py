@@ -27,37 +27,89 @@ _ROW_STEPS = 50
 """Newton steps after which rows are sorted instead. A handful is the rule."""
 
 
-def project_capped_simplex(b: FloatArray, *, total: float, weights: FloatArray | None = None) -> FloatArray:
+def project_capped_simplex(
+    b: FloatArray, *, total: float, weights: FloatArray | None = None, near: FloatArray | None = None
+) -> FloatArray:
     r"""Nearest point of :math:`\{x : 0 \le x_i \le 1, \sum_i w_i x_i = m\}` in the norm weighted by w (`thm::proj_cf`).
 
     It is :math:`\mathrm{clip}(b + y, 0, 1)` for one scalar ``y``, whose (weighted) sum is piecewise linear and
     non-decreasing in ``y``. Short vectors take a few Newton steps. For long ones the roots of a sample bracket it, after
     which only entries with a breakpoint inside the bracket are undecided, and halving those ends in O(N) for every
     input. The rounding error of the sum, about N ulp, is put on a few free entries, so that the sum is right to some
-    ulp of ``total``.
+    ulp of ``total``. ``near`` is a point of the set that the answer may be near to, such as the iterate before: Newton
+    then starts from the y that its free entries have on average. It saves time, nothing else.
 
     >>> project_capped_simplex(np.array([0.05, 0.04, 0.03, 0.02]), total=2.0)
     array([0.515, 0.505, 0.495, 0.485])
     """
     flat = np.ravel(b).astype(np.float64, copy=False)
     w = None if weights is None else np.ravel(weights).astype(np.float64, copy=False)
-    mass = float(len(flat) if w is None else w.sum())
-    if not 0.0 <= total <= mass * (1 + 1e-12):
-        raise UsageError(f"total = {total} outside 0 … {mass:g}: entries between 0 and 1 cannot add up to it")
+    mass = _possible(flat, w, total)
     if total == 0.0 or mass == 0.0:
         return np.zeros_like(b, dtype=np.float64)
     if total >= mass:
         return np.ones_like(b, dtype=np.float64)
-    x = flat + _shift(flat, w, total)
-    np.clip(x, 0.0, 1.0, out=x)
+    guess = 0.0 if near is None else _guess(flat, w, np.ravel(near))
+    x = _clip(flat + _shift(flat, w, total, guess))
     _settle(x, w, total)
     return x.reshape(np.shape(b))
 
 
-def _shift(v: FloatArray, w: FloatArray | None, total: float) -> float:
+def rescale_capped_simplex(b: FloatArray, *, total: float, weights: FloatArray | None = None) -> FloatArray:
+    r"""A point of the same set that is **not** the nearest: clip to 0 … 1, then multiply by what makes the sum right.
+
+    The authors' code does this in place of `thm::proj_cf`. It moves large entries more than small ones: a step that adds
+    a little to very many pairs takes the links it started from down by a factor, where the projection would take the
+    little away again. Entries that the factor would bring past 1 stay there and the others make up for them (the code
+    puts the largest at 1 first, which hardly ever comes up). Where all that is positive cannot make up the total, the
+    nearest point is returned.
+
+    >>> rescale_capped_simplex(np.array([0.8, 0.4, -0.2]), total=0.6)
+    array([0.4, 0.2, 0. ])
+    """
+    flat = np.ravel(b).astype(np.float64, copy=False)
+    w = np.ones_like(flat) if weights is None else np.ravel(weights).astype(np.float64, copy=False)
+    _possible(flat, w, total)
+    x = _clip(flat.copy())
+    mass = float(w @ x)
+    if mass >= total > 0.0:
+        return (x * (total / mass)).reshape(np.shape(b))
+    if total >= float(w[x > 0.0].sum()):
+        return project_capped_simplex(b, total=total, weights=weights)
+    factor, capped = total / mass, 0
+    while (past := x * factor > 1.0).sum() > capped:
+        capped = int(past.sum())
+        factor = (total - float(w[past].sum())) / float(w[~past] @ x[~past])
+    return np.minimum(x * factor, 1.0).reshape(np.shape(b))
+
+
+def _possible(flat: FloatArray, w: FloatArray | None, total: float) -> float:
+    """The largest total there can be; refuses one above it."""
+    mass = float(len(flat) if w is None else w.sum())
+    if not 0.0 <= total <= mass * (1 + 1e-12):
+        raise UsageError(f"total = {total} outside 0 … {mass:g}: entries between 0 and 1 cannot add up to it")
+    return mass
+
+
+def _clip(x: FloatArray) -> FloatArray:
+    """Clip to 0 … 1 in place."""
+    np.maximum(x, 0.0, out=x)
+    np.minimum(x, 1.0, out=x)
+    return x
+
+
+def _guess(v: FloatArray, w: FloatArray | None, near: FloatArray) -> float:
+    """The shift that takes ``v`` to ``near`` on average over the entries that are free there."""
+    free = (near > 0.0) & (near < 1.0)
+    load = free.astype(np.float64) if w is None else w * free
+    mass = float(load.sum())
+    return float(load @ (near - v)) / mass if mass > 0.0 else 0.0
+
+
+def _shift(v: FloatArray, w: FloatArray | None, total: float, guess: float) -> float:
     r"""The ``y`` with :math:`\sum_i w_i \mathrm{clip}(v_i + y, 0, 1) = m`."""
     if len(v) <= _NEWTON:
-        y = _newton(v, w, total, 0.0)
+        y = _newton(v, w, total, guess)
         if y is not None:
             return y
     if len(v) <= _SMALL:
@@ -73,7 +125,7 @@ def _newton(v: FloatArray, w: FloatArray | None, total: float, y: float, *, step
             y = 0.5 * (lo + hi)
         x = v + y
         free = (x > 0.0) & (x < 1.0)
-        np.clip(x, 0.0, 1.0, out=x)
+        _clip(x)
         missing = total - float(x.sum() if w is None else x @ w)
         if abs(missing) <= 1e-13 * total:
             return y
@@ -131,8 +183,7 @@ def _sampled_roots(
 
 
 def _clipped_sum(v: FloatArray, w: FloatArray | None, y: float) -> float:
-    x = v + y
-    np.clip(x, 0.0, 1.0, out=x)
+    x = _clip(v + y)
     return float(x.sum() if w is None else x @ w)
 
 

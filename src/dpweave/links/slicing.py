@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpweave.errors import UsageError
+from dpweave.links.base import without_self_pairs
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -79,6 +80,31 @@ def draw_slice(
         in_right[links[~inside, 1]] = False
         left, right = np.flatnonzero(in_left), np.flatnonzero(in_right)
     return Slice(left, right, inside)
+
+
+def draw_links(problem: LinkProblem, part: Slice, rng: np.random.Generator) -> IntArray:
+    """As many links inside a slice as it has, at random and of the relation's kind: positions among its rows.
+
+    Where a row must not be linked to itself, it is not.
+    """
+    n1, n2 = len(part.left), len(part.right)
+    twin = np.full(n1, -1, dtype=np.int64)
+    if problem.bars_self:
+        _, own, other = np.intersect1d(part.left, part.right, assume_unique=True, return_indices=True)
+        twin[own] = other
+    if problem.kind == "one-to-many":
+        left = np.arange(n1)
+        right = rng.integers(0, np.where(twin >= 0, n2 - 1, n2))
+        right += (twin >= 0) & (right >= twin)
+    elif problem.kind == "one-to-one":
+        left = rng.permutation(n1)[: part.links]
+        right = without_self_pairs(left, rng.permutation(n2)[: part.links], n2, rng, twin=twin)
+    else:
+        spare = int(np.count_nonzero(twin >= 0))
+        left, right = np.divmod(rng.choice(n1 * n2, size=part.links + spare, replace=False), n2)
+        fine = np.flatnonzero(twin[left] != right)[: part.links]
+        left, right = left[fine], right[fine]
+    return np.stack([left, right], axis=1)
 
 
 def _first_distinct(rows: IntArray, count: int) -> IntArray:
