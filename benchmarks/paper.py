@@ -4,8 +4,8 @@
     python benchmarks/paper.py write        # tables and plots from what was run so far, into docs/paper.md
 
 Runs are kept in benchmarks/paper.json under data/sweep/tables/value/seed and not repeated, and synthetic tables under
-build/paper, one pair per mechanism and seed; delete both to start afresh. Everything goes through ``dw.fit`` (tables) and
-``dw.link`` (links), so all noise is the Curator's.
+build/paper, one pair per mechanism and seed; delete both to start afresh. ``write`` also quotes links_speed.json.
+Everything goes through ``dw.fit`` (tables) and ``dw.link`` (links), so all noise is the Curator's.
 """
 
 from __future__ import annotations
@@ -37,21 +37,35 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "paper.json"
+SPEED = ROOT / "benchmarks" / "links_speed.json"
 CACHE = ROOT / "build" / "paper"
 DELTA = 1e-5
 TABLE_EPSILON = 2.0
 EPSILONS = {"movielens": (0.1, 0.5, 1.0, 2.0, 4.0, 6.0, 10.0), "census": (0.05, 0.1, 0.25, 0.5, 0.75, 1.0)}
-SWEEPS: dict[str, tuple[float, ...]] = {
-    "T": (5, 10, 15, 25),
-    "alpha": (0.0, 0.2, 0.5, 0.8),
-    "K": (1, 3, 8),
-    "worst": (2, 8, 15),
+SCRIPTS = {
+    "movielens": PGD(
+        K=15,
+        worst=15,
+        guaranteed=0.0,
+        tau=0.2065,
+        candidates=300,
+        fitted="random",
+        start="random",
+        projection="rescaled",
+    ),
+    "census": PGD(slices=3, guaranteed=0.08, candidates=300, start="random", projection="rescaled"),
 }
-"""One setting at a time, MST tables; the others as in the paper's text. K T may not pass the number of workloads."""
-SWEEP_EPSILON = {"movielens": 2.0, "census": 0.5}
-SCRIPT = PGD(K=15, worst=15, guaranteed=0.0, tau=0.2065)
-"""What the authors' script for MovieLens runs with where it departs from the text: 15 workloads a round, of which 15 are
-fitted per slice, no guaranteed links, and slices of 1,247 users × 801 movies."""
+"""What the authors' scripts run with. On MovieLens they depart from the text in the number of workloads chosen and fitted,
+in guaranteed links and in the slices (1,247 users × 801 movies), on IPUMS in guaranteed links alone; on both, 300
+workloads compete, slices start from random links and the projection is a rescaling."""
+SWEEPS: dict[str, dict[str, tuple[float, ...]]] = {
+    "movielens": {"T": (5, 25), "alpha": (0.0, 0.5), "K": (1, 4), "worst": (1, 4)},
+    "census": {"T": (5, 25), "alpha": (0.0, 0.5), "K": (1, 8), "worst": (1, 15)},
+}
+"""One setting at a time, from the scripts' settings, on MST tables."""
+SWEEP_EPSILON = {"movielens": 2.0, "census": 1.0}
+FEW = {"movielens": (0.5, 2.0, 10.0), "census": (0.1, 0.5, 1.0)}
+"""Values of eps_rel for curves that need no more."""
 PAPER = {
     ("movielens", "aim", "mean"): (18.1, 15.3, 12.6, 10.0, 8.2, 7.5, 6.8),
     ("movielens", "mst", "mean"): (18.9, 15.8, 13.2, 10.5, 8.5, 8.2, 7.3),
@@ -337,6 +351,15 @@ def one_run(data: Data, left: pa.Table, right: pa.Table, method: Any, *, epsilon
     return score(data, left, right, pairs) | {"seconds": took}
 
 
+def sample_run(data: Data, *, seed: int) -> dict[str, float]:
+    """The real tables and as many of the real links as are made: what links that were learned perfectly would score."""
+    start = time.process_time()
+    rows = data.synthetic_rows or (data.left.num_rows,)
+    count = round(data.pairs.num_rows * rows[0] / data.left.num_rows)
+    some = np.random.default_rng(seed).choice(data.pairs.num_rows, size=count, replace=False)
+    return score(data, data.left, data.right, positions(data)[some]) | {"seconds": time.process_time() - start}
+
+
 def score(data: Data, left: pa.Table, right: pa.Table, pairs: np.ndarray) -> dict[str, float]:
     real_left, real_right, shape, real = data.codes()
     made_left, made_right, _ = encode(data, left, right)
@@ -353,7 +376,7 @@ def score(data: Data, left: pa.Table, right: pa.Table, pairs: np.ndarray) -> dic
 
 @dataclass(frozen=True)
 class Run:
-    """One point of one curve; ``name`` is its key in the results."""
+    """One point of one curve; ``name`` is its key in the results. Without a method it is a sample of the real links."""
 
     data: str
     sweep: str
@@ -368,28 +391,40 @@ class Run:
         return f"{self.data}/{self.sweep}/{self.tables}/{self.value:g}/{self.seed}"
 
 
-def schedule(data: str, slices: int, seed: int) -> Iterator[Run]:
-    """All runs of one seed. Where a sweep meets the setting of the text, the run of the epsilon sweep is its point."""
+def curves(data: str, slices: int, seed: int) -> Iterator[tuple[str, str, tuple[float, ...], Any]]:
+    """Every curve over eps_rel: its name, the synthetic tables, the values and the method."""
     text = PGD(slices=slices)
-    for tables in ("aim", "mst", "real"):
+    for tables in ("mst", "aim"):
+        yield "script", tables, EPSILONS[data], SCRIPTS[data]
+        if tables == "mst" or seed == 0:
+            yield "text", tables, EPSILONS[data], text
+    yield "script", "real", FEW[data], SCRIPTS[data]
+    if data == "movielens":
+        yield "mixed", "mst", EPSILONS[data], replace(text, fitted="random", projection="rescaled")
+        yield "even", "mst", FEW[data], replace(text, start="even")
+
+
+def schedule(data: str, slices: int, seed: int) -> Iterator[Run]:
+    """All runs of one seed. Where a sweep meets the script's own setting, the script's run is its point."""
+    for tables in ("mst", "aim", "real"):
         yield Run(data, "random", tables, 0.0, seed, 1.0, RandomWiring())
-        for epsilon in EPSILONS[data]:
-            yield Run(data, "epsilon", tables, epsilon, seed, epsilon, text)
-            if data == "movielens" and tables == "aim":
-                yield Run(data, "script", tables, epsilon, seed, epsilon, SCRIPT)
-    for sweep, values in SWEEPS.items():
+    if data == "census":
+        yield Run(data, "sample", "real", 0.0, seed, 1.0, None)
+    for curve, tables, grid, method in curves(data, slices, seed):
+        for epsilon in grid:
+            yield Run(data, curve, tables, epsilon, seed, epsilon, method)
+    for sweep, values in SWEEPS[data].items():
         for value in values:
-            if value != getattr(text, sweep):
-                method = replace(text, **{sweep: value if sweep == "alpha" else int(value)})
-                yield Run(data, sweep, "mst", value, seed, SWEEP_EPSILON[data], method)
+            method = replace(SCRIPTS[data], **{sweep: value if sweep == "alpha" else int(value)})
+            yield Run(data, sweep, "mst", value, seed, SWEEP_EPSILON[data], method)
 
 
-STAGES = ("random", "epsilon", "script", "sweeps", "real")
-"""What comes first within a seed, on all data: so that something complete is there at any time."""
+STAGES = ("random", "sample", "script", "T", "alpha", "K", "worst", "mixed", "even", "text", "real")
+"""What comes first, on all data and seeds: so that something complete is there at any time."""
 
 
 def stage(one: Run) -> int:
-    return STAGES.index("real" if one.tables == "real" else "sweeps" if one.sweep in SWEEPS else one.sweep)
+    return STAGES.index("real" if one.tables == "real" and one.sweep == "script" else one.sweep)
 
 
 def cached_tables(data: Data, mechanism: str, *, seed: int) -> tuple[pa.Table, pa.Table]:
@@ -405,29 +440,45 @@ def cached_tables(data: Data, mechanism: str, *, seed: int) -> tuple[pa.Table, p
 
 def run(everything: list[Data], only: Collection[str], seeds: list[int]) -> None:
     done = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    for seed in seeds:
-        todo = [(data, one) for data in everything for one in schedule(data.name, data.slices, seed)]
-        for data, one in sorted(todo, key=lambda x: stage(x[1])):
-            if one.name in done or one.sweep not in only:
-                continue
-            tables = cached_tables(data, one.tables, seed=seed)
-            done[one.name] = one_run(data, *tables, one.method, epsilon=one.epsilon, seed=seed)
-            print(one.name, {k: round(v, 2) for k, v in done[one.name].items()}, flush=True)
-            RESULTS.write_text(json.dumps(done, indent=1, sort_keys=True) + "\n")
+    todo = [(data, one) for seed in seeds for data in everything for one in schedule(data.name, data.slices, seed)]
+    for data, one in sorted(todo, key=lambda x: stage(x[1])):
+        if one.name in done or one.sweep not in only:
+            continue
+        if one.method is None:
+            done[one.name] = sample_run(data, seed=one.seed)
+        else:
+            tables = cached_tables(data, one.tables, seed=one.seed)
+            done[one.name] = one_run(data, *tables, one.method, epsilon=one.epsilon, seed=one.seed)
+        print(one.name, {k: round(v, 2) for k, v in done[one.name].items()}, flush=True)
+        RESULTS.write_text(json.dumps(done, indent=1, sort_keys=True) + "\n")
 
 
 # --- tables and plots -----------------------------------------------------------------------------------------------
 
 
-def collect(done: dict[str, dict[str, float]]) -> dict[tuple[str, str, str], dict[float, list[dict[str, float]]]]:
-    found: dict[tuple[str, str, str], dict[float, list[dict[str, float]]]] = {}
+Results = dict[str, dict[str, float]]
+Found = dict[tuple[str, str, str], dict[float, list[dict[str, float]]]]
+"""Results of all seeds by data, curve and tables, then by value."""
+
+NAMES = {
+    "script": "authors' script",
+    "text": "text",
+    "even": "text, even start",
+    "mixed": "text, random workloads, rescaled",
+}
+"""What the page calls the curves over eps_rel."""
+
+
+def collect(done: Results) -> Found:
+    found: Found = {}
     for name, result in done.items():
         data, sweep, tables, value, _ = name.split("/")
         found.setdefault((data, sweep, tables), {}).setdefault(float(value), []).append(result)
-    for data, sweep, tables in list(found):  # a sweep meets the epsilon sweep where its setting is the text's
-        met = found.get((data, "epsilon", tables), {}).get(SWEEP_EPSILON[data])
-        if sweep in SWEEPS and met:
-            found[data, sweep, tables][float(getattr(PGD(), sweep))] = met
+    for data, sweeps in SWEEPS.items():
+        met = found.get((data, "script", "mst"), {}).get(SWEEP_EPSILON[data])
+        for sweep in sweeps:
+            if met and (data, sweep, "mst") in found:
+                found[data, sweep, "mst"][float(getattr(SCRIPTS[data], sweep))] = met
     return found
 
 
@@ -436,52 +487,57 @@ def cell(results: list[dict[str, float]], what: str) -> str:
     return f"{np.mean(values):.1f} ± {np.std(values):.1f}" if len(values) > 1 else f"{values[0]:.1f}"
 
 
-def tables_text(done: dict[str, dict[str, float]]) -> str:
+def table(head: list[str], rows: list[list[str]]) -> list[str]:
+    return ["| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows)] + [""]
+
+
+def epsilon_table(found: Found, data: str, what: str) -> list[str]:
+    grid = EPSILONS[data]
+    rows = []
+    for tables in ("mst", "aim", "real"):
+        if (data, tables, what) in PAPER:
+            figures = [f"{x:g}" for x in PAPER[data, tables, what]]
+            rows.append([f"*{tables}, the paper{' on IPUMS' if data == 'census' else ''}*", *figures])
+        for curve, called in NAMES.items():
+            got = found.get((data, curve, tables), {})
+            if got:
+                rows.append([f"{tables}, {called}", *(cell(got[e], what) if e in got else "" for e in grid)])
+        for constant, called in (("random", "random wiring"), ("sample", "as many of the real links")):
+            flat = found.get((data, constant, tables), {}).get(0.0)
+            if flat:
+                rows.append([f"{tables}, {called}", *[cell(flat, what)] * len(grid)])
+    return [f"### {data}: {what} error by eps_rel", "", *table(["tables, settings", *(f"{e:g}" for e in grid)], rows)]
+
+
+def sweep_table(found: Found, data: str, sweep: str) -> list[str]:
+    got = found.get((data, sweep, "mst"), {})
+    if not got:
+        return []
+    values = sorted(got)
+    rows = [[what, *(cell(got[v], what) for v in values)] for what in ("mean", "max")]
+    title = f"### {data}: {sweep}, eps_rel {SWEEP_EPSILON[data]:g}, MST tables, authors' script"
+    return [title, "", *table(["error", *(f"{v:g}" for v in values)], rows)]
+
+
+def tables_text(done: Results) -> str:
     found = collect(done)
     lines: list[str] = []
-    for data in sorted({key[0] for key in found}):
-        grid = EPSILONS[data]
-        seeds = max(len(r) for key, got in found.items() if key[0] == data for r in got.values())
-        lines += [
-            f"### {data}: eps_rel (seeds: {seeds})",
-            "",
-            "| tables, error | " + " | ".join(f"{e:g}" for e in grid) + " |",
-        ]
-        lines += ["|---|" + "---|" * len(grid)]
-        curves = {"epsilon": "pgd", "script": "pgd as in the authors' script"}
+    for data in ("movielens", "census"):
         for what in ("mean", "max"):
-            for tables in ("real", "mst", "aim"):
-                flat = found.get((data, "random", tables), {}).get(0.0)
-                if flat:
-                    lines.append(
-                        f"| {tables}, {what}, random wiring | " + " | ".join([cell(flat, what)] * len(grid)) + " |"
-                    )
-                for sweep, called in curves.items():
-                    got = found.get((data, sweep, tables), {})
-                    if got:
-                        cells = [cell(got[e], what) if e in got else "" for e in grid]
-                        lines.append(f"| {tables}, {what}, {called} | " + " | ".join(cells) + " |")
-                if (data, tables, what) in PAPER:
-                    lines.append(
-                        f"| *{tables}, {what}, the paper{' on IPUMS' if data == 'census' else ''}* | "
-                        + " | ".join(f"{x:g}" for x in PAPER[data, tables, what])
-                        + " |"
-                    )
-        lines.append("")
-        for sweep in SWEEPS:
-            got = found.get((data, sweep, "mst"), {})
-            if got:
-                values = sorted(got)
-                lines += [f"### {data}: {sweep}, eps_rel {SWEEP_EPSILON[data]:g}, MST tables", ""]
-                lines += ["| | " + " | ".join(f"{v:g}" for v in values) + " |", "|---|" + "---|" * len(values)]
-                lines += [
-                    f"| {what} | " + " | ".join(cell(got[v], what) for v in values) + " |" for what in ("mean", "max")
-                ]
-                lines.append("")
+            lines += epsilon_table(found, data, what)
+        for sweep in SWEEPS[data]:
+            lines += sweep_table(found, data, sweep)
     return "\n".join(lines)
 
 
-def plots(done: dict[str, dict[str, float]], folder: Path) -> list[str]:
+def draw(axis: Any, got: dict[float, list[dict[str, float]]], label: str) -> None:
+    """One curve of mean errors, with standard deviations over seeds."""
+    x = sorted(got)
+    y = [[r["mean"] for r in got[v]] for v in x]
+    axis.errorbar(x, [np.mean(v) for v in y], [np.std(v) for v in y], marker="o", ms=3, label=label)
+
+
+def plots(done: Results, folder: Path) -> list[str]:
     import matplotlib as mpl
 
     mpl.use("svg")
@@ -490,26 +546,24 @@ def plots(done: dict[str, dict[str, float]], folder: Path) -> list[str]:
 
     found = collect(done)
     made = []
-    for data in sorted({key[0] for key in found}):
-        sweeps = [s for s in ("epsilon", *SWEEPS) if any(key[:2] == (data, s) for key in found)]
-        if not sweeps:
-            continue
-        figure, axes = plt.subplots(1, len(sweeps), figsize=(3.6 * len(sweeps), 3.2), squeeze=False)
-        for axis, sweep in zip(axes[0], sweeps, strict=True):
-            for tables in ("real", "mst", "aim"):
-                got = found.get((data, sweep, tables), {})
-                if got:
-                    x = sorted(got)
-                    y = [[r["mean"] for r in got[v]] for v in x]
-                    axis.errorbar(
-                        x, [np.mean(v) for v in y], [np.std(v) for v in y], marker="o", label=f"pgd, {tables}"
-                    )
-                if sweep == "epsilon" and (data, tables, "mean") in PAPER:
-                    axis.plot(EPSILONS[data], PAPER[data, tables, "mean"], "--", label=f"the paper, {tables}")
-            flat = [r["mean"] for t in ("real", "mst", "aim") for r in found.get((data, "random", t), {}).get(0.0, [])]
+    for data in ("movielens", "census"):
+        sweeps = [s for s in SWEEPS[data] if (data, s, "mst") in found]
+        figure, axes = plt.subplots(1, 1 + len(sweeps), figsize=(4.0 * (1 + len(sweeps)), 3.4), squeeze=False)
+        first, *others = axes[0]
+        for curve, called in NAMES.items():
+            if (data, curve, "mst") in found:
+                draw(first, found[data, curve, "mst"], called)
+        paper = next(t for t in ("mst", "aim") if (data, t, "mean") in PAPER)
+        where = f"the paper, {paper.upper()}{' on IPUMS' if data == 'census' else ''}"
+        first.plot(EPSILONS[data], PAPER[data, paper, "mean"], "k--", label=where)
+        first.set_xlabel("eps_rel, MST tables")
+        for axis, sweep in zip(others, sweeps, strict=True):
+            draw(axis, found[data, sweep, "mst"], NAMES["script"])
+            axis.set_xlabel(f"{sweep}, at eps_rel {SWEEP_EPSILON[data]:g}")
+        flat = found.get((data, "random", "mst"), {}).get(0.0, [])
+        for axis in axes[0]:
             if flat:
-                axis.axhline(np.mean(flat), color="grey", lw=1, label="random wiring")
-            axis.set_xlabel("eps_rel" if sweep == "epsilon" else sweep)
+                axis.axhline(np.mean([r["mean"] for r in flat]), color="grey", lw=1, label="random wiring")
             axis.set_ylabel("100 × mean L1")
             axis.set_ylim(bottom=0)
             axis.legend(fontsize=6)
@@ -521,17 +575,33 @@ def plots(done: dict[str, dict[str, float]], folder: Path) -> list[str]:
     return made
 
 
-BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+def speed_text(found: dict[str, float]) -> str:
+    """What benchmarks/links_speed.py measured, in a sentence."""
+    rows = f"{found['rows']:,.0f}"
+    return (
+        f"One slice solve of {rows} × {rows} rows with 8 three-way workloads and 100 steps takes "
+        f"{found['collapsed s']:.2f} s of CPU time on {found['types']:,.0f} pairs of types, and {found['explicit s']:.1f} s "
+        f"with Q as an explicit sparse matrix (scipy CSR, not counting {found['explicit, building Q s']:.1f} s to build it): "
+        f"**{found['ratio']:.0f} times** as long, for the same result (largest difference "
+        f"{found['largest difference']:.0e}). The whole MovieLens run at the defaults, 15 rounds of 8 slices, takes "
+        f"**{found['MovieLens at the defaults, s']:.0f} s**."
+    )
+
+
+def between(text: str, what: str, new: str) -> str:
+    """Replace what stands between the two marks of ``what``."""
+    begin, end = f"<!-- {what}: begin -->", f"<!-- {what}: end -->"
+    before, rest = text.split(begin)
+    _, after = rest.split(end)
+    return before + begin + "\n\n" + new + "\n\n" + end + after
 
 
 def write() -> None:
     done = json.loads(RESULTS.read_text())
     page = ROOT / "docs" / "paper.md"
-    text = page.read_text()
-    before, rest = text.split(BEGIN)
-    _, after = rest.split(END)
     figures = plots(done, ROOT / "docs" / "figures")
-    page.write_text(before + BEGIN + "\n\n" + "\n\n".join(figures) + "\n\n" + tables_text(done) + "\n" + END + after)
+    text = between(page.read_text(), "measured", "\n\n".join([*figures, tables_text(done).rstrip()]))
+    page.write_text(between(text, "speed", speed_text(json.loads(SPEED.read_text()))))
 
 
 def main() -> None:
@@ -541,7 +611,7 @@ def main() -> None:
     parser.add_argument("--movielens", type=Path, help="folder with GroupLens' own ml-1m files")
     parser.add_argument("--ipums", type=Path, help="IPUMS USA extract; its DDI (.xml) beside it")
     parser.add_argument("--sets", nargs="+", default=["movielens", "census"], choices=["movielens", "census"])
-    parser.add_argument("--only", nargs="+", default=["random", "epsilon", "script", *SWEEPS])
+    parser.add_argument("--only", nargs="+", default=list(STAGES))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     arguments = parser.parse_args()
     if arguments.what == "write":

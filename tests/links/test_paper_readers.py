@@ -101,29 +101,44 @@ def test_a_run_on_a_made_up_database(paper: ModuleType, tmp_path: Path) -> None:
     assert paper.score(data, data.left, data.right, paper.positions(data))["max"] == 0.0
 
 
+def test_a_sample_of_the_real_links_is_what_perfect_learning_would_score(paper: ModuleType) -> None:
+    people = {"person": list(range(90)), "sex": [i % 2 for i in range(90)], "age": [i % 3 for i in range(90)]}
+    data = paper.person_data(people, [(i, i + 45) for i in range(45)], rows=30)
+    got = paper.sample_run(data, seed=0)  # 15 of the 45 links
+    assert 0 < got["mean"] <= got["max"] < 100
+    assert got["mean"] == paper.sample_run(data, seed=0)["mean"] != paper.sample_run(data, seed=1)["mean"]
+
+
 def test_tables_quote_the_runs(paper: ModuleType) -> None:
     done = {
         "movielens/random/aim/0/0": {"mean": 11.0, "max": 30.0},
-        "movielens/epsilon/aim/2/0": {"mean": 10.0, "max": 29.0},
-        "movielens/epsilon/aim/2/1": {"mean": 12.0, "max": 29.0},
-        "movielens/epsilon/mst/2/0": {"mean": 9.5, "max": 20.0},
+        "movielens/text/aim/2/0": {"mean": 10.0, "max": 29.0},
+        "movielens/text/aim/2/1": {"mean": 12.0, "max": 29.0},
         "movielens/script/aim/2/0": {"mean": 8.5, "max": 20.0},
+        "movielens/script/mst/2/0": {"mean": 9.5, "max": 21.0},
         "movielens/T/mst/5/0": {"mean": 9.0, "max": 20.0},
     }
     text = paper.tables_text(done)
-    assert "| mean | 9.0 | 9.5 |" in text  # T = 15 is the point of the epsilon sweep
-    assert "| aim, mean, pgd as in the authors' script |  |  |  | 8.5 |" in text
-    assert "11.0 ± 1.0" in text
-    assert "the paper" in text
-    assert "### movielens: T" in text
+    assert "| error | 5 | 15 |" in text
+    assert "| mean | 9.0 | 9.5 |" in text  # T = 15 is the script's own point
+    assert "| max | 20.0 | 21.0 |" in text
+    assert "| aim, authors' script |  |  |  | 8.5 |" in text
+    assert "| aim, text |  |  |  | 11.0 ± 1.0 |" in text
+    assert "| aim, random wiring | 11.0 | 11.0 |" in text
+    assert "| *aim, the paper* | 18.1 | 15.3 |" in text
 
 
-def test_the_schedule_repeats_nothing_and_puts_what_matters_first(paper: ModuleType) -> None:
-    runs = sorted(paper.schedule("movielens", 8, 0), key=paper.stage)
+@pytest.mark.parametrize(("data", "slices"), [("movielens", 8), ("census", 3)])
+def test_the_schedule_repeats_nothing_and_puts_what_matters_first(paper: ModuleType, data: str, slices: int) -> None:
+    runs = sorted(paper.schedule(data, slices, 0), key=paper.stage)
     names = [one.name for one in runs]
     assert len(set(names)) == len(names)
-    assert names[0].startswith("movielens/random/")
-    assert names[-1] == "movielens/epsilon/real/10/0"
-    assert not any(n.startswith("movielens/T/mst/15/") for n in names)
-    assert {one.method.T for one in runs if one.sweep == "T"} == {5, 10, 25}
-    assert all(one.epsilon == 2.0 for one in runs if one.sweep in paper.SWEEPS)
+    assert names[0].startswith(f"{data}/random/")
+    assert names[-1].startswith(f"{data}/script/real/")
+    for sweep in paper.SWEEPS[data]:
+        own = getattr(paper.SCRIPTS[data], sweep)
+        values = {getattr(one.method, sweep) for one in runs if one.sweep == sweep}
+        assert values == set(paper.SWEEPS[data][sweep])
+        assert own not in values  # that is the script's run at the sweeps' epsilon
+        assert {one.epsilon for one in runs if one.sweep == sweep} == {paper.SWEEP_EPSILON[data]}
+    assert f"{data}/script/mst/{paper.SWEEP_EPSILON[data]:g}/0" in names
