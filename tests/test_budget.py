@@ -209,6 +209,19 @@ def test_columns_of_one_table_are_served_by_its_model():
     assert spent(plan, 1.0)["tables:marks"] > spent(Plan.from_dict(data), 1.0)["tables:marks"]
 
 
+def test_explain_warns_of_a_workload_in_a_table_of_independent_columns():
+    data = Plan.from_toml(TOML).to_dict()
+    data["tables"]["marks"]["columns"]["late"] = {"type": "boolean", "nullable": False, "domain": [False, True]}
+    data["workloads"] = [{"columns": ["marks.mark", "marks.late"]}]
+    for mechanism in ("independent", "mst"):
+        data["tables"]["marks"]["mechanism"] = mechanism
+        warned = Plan.from_dict(data).explain(epsilon=1.0, delta=1e-6).warnings
+        told = any(
+            "marks.mark × marks.late lies in marks, whose columns are modelled independently" in w for w in warned
+        )
+        assert told == (mechanism == "independent")
+
+
 def test_a_workload_brings_budget_to_the_relation_that_serves_it(plan):
     before = spent(plan, 1.0)
     after = spent(with_workloads({"columns": ["marks.mark", "visits.day"], "weight": 4.0}), 1.0)

@@ -205,7 +205,10 @@ def explain(plan: Plan, *, epsilon: float, delta: float) -> Explanation:
         largest_marginal=_largest_marginal(plan),
         forecast=forecast(plan, allocation, {t.table: t.mechanism for t in tables}),
         workloads=workloads,
-        warnings=tuple(_find_warnings(plan, budget, holdings, learned, workloads, epsilon=epsilon, delta=delta)),
+        warnings=(
+            *_find_warnings(plan, budget, holdings, learned, workloads, epsilon=epsilon, delta=delta),
+            *_unserved(plan, tables),
+        ),
     )
 
 
@@ -259,6 +262,17 @@ def _served(plan: Plan, allocation: Allocation) -> Iterable[ServedWorkload]:
         cells = math.prod(codes(plan, walk(workload.base, a.path), a.column) for a in workload.attributes)
         sigma = gaussian_sigma(l2, part * allocation.tasks[task])
         yield ServedWorkload(workload.declared.columns, weight, task.name, cells, sigma)
+
+
+def _unserved(plan: Plan, tables: Sequence[TableOutlook]) -> Iterable[str]:
+    """Warn of workloads within a table whose mechanism looks at no two columns together."""
+    alone = {Task("tables", t.table) for t in tables if t.mechanism == "independent"}
+    for workload, task in serving(plan):
+        if task in alone:
+            yield (
+                f"{workload.declared} lies in {workload.base}, whose columns are modelled independently, so how they go "
+                "together is not measured; choose aim, or spend more on it"
+            )
 
 
 def _quantile_share(plan: Plan, task: Task, rho: float) -> float:

@@ -292,10 +292,22 @@ def test_a_model_too_large_for_our_engine_is_left_to_mbi(name: str, monkeypatch:
 
 
 def test_a_model_too_large_for_our_engine_needs_mbi(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base, "find_spec", lambda name: None)
+    monkeypatch.setattr(base, "_mbi_version", lambda: None)
     with pytest.raises(PlanError, match=r"4,194,304 cells is more than the 2,097,152.*pip install 'dpweave\[mbi\]'"):
         Structure(max_model_cells=1 << 22)
     assert Structure(max_model_cells=1 << 21).max_model_cells == 1 << 21
+
+
+@pytest.mark.parametrize(("found", "fits"), [("1.1.0", False), ("0.9", False), ("2.0.0", True), ("10.1", True)])
+def test_mbi_must_be_new_enough(found: str, fits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "_mbi_version", lambda: found)
+    if fits:
+        assert Structure(max_model_cells=1 << 22).max_model_cells == 1 << 22
+        return
+    with pytest.raises(
+        PlanError, match=rf"mbi {found} is here, but version 2 is needed; .*pip install 'dpweave\[mbi\]'"
+    ):
+        Structure(max_model_cells=1 << 22)
 
 
 @given(st.integers(0, 2**32 - 1))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from importlib.metadata import EntryPoint
+from itertools import combinations
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -14,9 +16,16 @@ from dpweave.tables import base
 from dpweave.tables.auto import choose
 from dpweave.tables.base import Dependency, FittedTable, Purse, StructuralZero, Structure, restore, table_model
 from dpweave.tables.external import External
+from dpweave.tables.graphical.estimation import Measurement
 from dpweave.tables.independent import REGISTRATION, Independent
 from dpweave.tables.reduction import Merge, reduce
+from dpweave.tables.session import Session, one_way
 from tests.windows import ArrayWindow
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dpweave.privacy.window import Columns, NoisyMarginal
 
 
 def planted(rows: int = 3000, seed: int = 0) -> tuple[dict[str, np.ndarray], dict[str, int]]:
@@ -118,6 +127,119 @@ def test_aim_follows_the_workload() -> None:
     fit("aim", window, rho=0.5, structure=Structure(workload={("c", "d"): 1.0}))
     measured = {c for call in window.asked if call.verb == "measure" for c in call.cliques if len(c) > 1}
     assert measured == {("c", "d")}
+
+
+class Weighed(ArrayWindow):
+    """Keeps the weights of the last measurement."""
+
+    def measure(
+        self, cliques: Sequence[Columns], *, rho: float, weights: Sequence[float] | None = None
+    ) -> tuple[NoisyMarginal, ...]:
+        self.given = dict(zip(cliques, weights or [1.0] * len(cliques), strict=True))
+        return super().measure(cliques, rho=rho, weights=weights)
+
+
+def test_mst_follows_the_workload() -> None:
+    """What no set of the workload holds is left alone; of two pairs, the one of more weight is measured more precisely."""
+    window = Weighed(*planted(), seed=0)
+    fit("mst", window, rho=0.5, structure=Structure(workload={("c", "d"): 1.0, ("b", "e"): 0.001, ("a",): 1.0}))
+    assert set(window.given) == {("c", "d"), ("b", "e")}
+    assert window.given["c", "d"] / window.given["b", "e"] == pytest.approx((1000 * 9 / 12) ** (2 / 3))
+
+
+def test_mst_joins_the_pair_that_the_workload_prefers() -> None:
+    """a-b and a-c depend alike, b-c too: a tree leaves one out, and it is never the one of ten times the weight."""
+    rng = np.random.default_rng(0)
+    a = rng.integers(0, 4, 3000)
+    codes = {c: np.where(rng.random(3000) < 0.7, a, rng.integers(0, 4, 3000)) for c in "abc"}
+    shape = dict.fromkeys("abc", 4)
+    for preferred in combinations("abc", 2):
+        workload = dict.fromkeys(combinations("abc", 2), 0.1) | {preferred: 1.0}
+        window = ArrayWindow(codes, shape, seed=1)
+        fit("mst", window, rho=0.5, structure=Structure(workload=workload))
+        assert preferred in window.asked[-1].cliques
+
+
+def test_aim_measures_what_it_chose_once_more() -> None:
+    """One part in d - 1 of the budget, all at once, on the largest of what was measured."""
+    codes, shape = planted()
+    window = ArrayWindow(codes, shape, seed=0)
+    fit("aim", window, rho=0.5)
+    *rounds, last = [call for call in window.asked if call.verb == "measure"]
+    chosen = {c for call in rounds for c in call.cliques if c}
+    assert set(last.cliques) == {c for c in chosen if not any(set(c) < set(other) for other in chosen)}
+    assert last.rho == pytest.approx(0.5 / 4, rel=1e-6)
+    assert window.spent == pytest.approx(0.5, rel=1e-12)
+
+
+def test_aim_chooses_no_column_that_a_pair_has() -> None:
+    codes, shape = planted()
+    window = ArrayWindow(codes, shape, seed=0)
+    fit("aim", window, rho=0.5)
+    assert all(len(c) > 1 for call in window.asked if call.verb == "select" for c in call.cliques)
+    alone = ArrayWindow(codes, shape, seed=0)
+    fit("aim", alone, rho=0.5, structure=Structure(workload={("a", "b"): 1.0, ("e",): 1.0}))
+    assert {c for call in alone.asked if call.verb == "select" for c in call.cliques} == {("a", "b"), ("e",)}
+
+
+def test_shares_make_the_noise_least() -> None:
+    """Against shares that are a little off, either way."""
+    codes, shape = planted()
+    session = Session(ArrayWindow(codes, shape, seed=0), rho=1.0, rows=None, structure=Structure())
+    weights = {("a", "b"): 1.0, ("c", "d"): 0.3, ("e",): 0.5}
+    best = np.array(session.shares(weights))
+
+    def noise(shares: np.ndarray) -> float:
+        parts = zip(weights.items(), shares / shares.sum(), strict=True)
+        return sum(weight * session.noise(clique, rho) for (clique, weight), rho in parts)
+
+    for i in range(3):
+        for factor in (0.9, 1.1):
+            assert noise(best) < noise(best * np.where(np.arange(3) == i, factor, 1.0))
+
+
+def test_a_faint_first_look_does_not_merge_for_good() -> None:
+    """Categories that drown in the noise of one column alone come back when pairs have shown them."""
+    rng = np.random.default_rng(0)
+    codes = {"a": rng.integers(0, 12, 6000), "b": rng.integers(0, 2, 6000)}
+    window = ArrayWindow(codes, {"a": 12, "b": 2}, seed=0)
+    session = Session(window, rho=1.0, rows=6000.0, structure=Structure())
+    session.measure_singles(1e-6)
+    session.merge_rare()
+    assert session.reduction.sizes[0] < 12
+    session.solve(iterations=50, tolerance=1e-3)
+    for noisy in window.measure([("a", "b")], rho=0.5):
+        session.add(noisy)
+    session.merge_rare()
+    assert session.reduction.sizes == (12, 2)
+    session.solve(iterations=300, tolerance=1e-6)
+    np.testing.assert_allclose(session.predictions([("a", "b")])["a", "b"], window.exact(("a", "b")), atol=8.0)
+
+
+def test_a_column_stays_merged_where_the_model_would_grow_too_large() -> None:
+    rng = np.random.default_rng(0)
+    codes = {"a": rng.integers(0, 12, 6000), "b": rng.integers(0, 2, 6000)}
+    window = ArrayWindow(codes, {"a": 12, "b": 2}, seed=0)
+    session = Session(window, rho=1.0, rows=6000.0, structure=Structure(), model_cells=20)
+    session.measure_singles(1e-6)
+    session.merge_rare()
+    merged = session.reduction.sizes
+    for noisy in window.measure([("a", "b")], rho=0.5):
+        session.add(noisy)
+    session.merge_rare()
+    assert session.reduction.sizes == (merged[0], 2)
+    assert merged[0] < 12
+
+
+def test_one_way_averages_by_precision() -> None:
+    """A single of variance 4 and a pair of three cells of variance 1 each: weights 1/4 and 1/3."""
+    single = Measurement((0,), np.array([10.0, 20.0]), 1 / 4)
+    pair = Measurement((1, 0), np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), 1.0)
+    counts, noise = one_way(0, [single, Measurement((1,), np.zeros(3), 1.0), pair])
+    np.testing.assert_allclose(counts, (np.array([10.0, 20.0]) / 4 + np.array([9.0, 12.0]) / 3) / (1 / 4 + 1 / 3))
+    assert noise == pytest.approx(math.sqrt(1 / 4 + 1) / (1 / 4 + 1 / 3))
+    assert one_way(0, [pair])[1] == pytest.approx(3.0)
+    assert one_way(0, [single])[1] == pytest.approx(2.0)
 
 
 def test_aim_stays_within_its_size_limit() -> None:

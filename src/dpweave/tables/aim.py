@@ -34,8 +34,14 @@ class AIM:
 
     A candidate r scores :math:`w_r(\lVert M_r(D) - M_r(\hat p)\rVert_1 - \sqrt{2/\pi}\,\sigma n_r)`: what
     measuring it would gain over the noise it would bring. :math:`w_r` adds up the workload's weights, each times the number of
-    columns it shares with r. Candidates that would make the model too large wait; the allowance grows with the budget
-    spent. ``rounds`` per column sets the first noise level, ``selection`` is the share of rho for choosing.
+    columns it shares with r. Single columns are candidates only where nothing larger has them. Candidates that would make
+    the model too large wait; the allowance grows with the budget spent. ``rounds`` per column sets the first noise level,
+    ``selection`` is the share of rho for choosing.
+
+    Of d columns' budget, one part in d - 1, and at most half, is kept back: it measures what was chosen once more, all at
+    once and by the shares that make the noise least (:meth:`Session.shares`). The fewer columns, the less there is to choose
+    and the more is gained.
+
     A model has at most ``model_cells`` cells: by default an eighth of what the structure allows, since a round costs as much.
     """
 
@@ -59,8 +65,9 @@ class AIM:
         structure: Structure,
         progress: Callable[[str, float], None],
     ) -> GraphicalTable:
-        """Measure columns, then marginals round by round until rho is spent."""
-        session = Session(window, rho=rho, rows=rows, structure=structure)
+        """Measure columns, then marginals round by round, then those chosen once more."""
+        limit = structure.max_model_cells // 8 if self.model_cells is None else self.model_cells
+        session = Session(window, rho=rho, rows=rows, structure=structure, model_cells=limit)
         weights = closure(session)
         progress("measuring columns", 0.0)
         if all(len(clique) < 2 for clique in weights):
@@ -70,15 +77,19 @@ class AIM:
         session.measure_singles(session.purse.take((1 - self.selection) * each * len(session.columns)))
         session.merge_rare()
         session.solve(iterations=100, tolerance=1e-3)
-        while session.purse.left > 0:
-            progress("choosing and measuring", 0.95 * (1 - session.purse.left / rho))
-            last = session.purse.left < 2 * each
-            each = session.purse.left if last else each
-            if not self._round(session, weights, each, last=last):
-                each *= 4
+        kept = rho / max(2, len(session.columns) - 1)
+        while (left := session.purse.left - kept) > 0:
+            progress("choosing and measuring", 0.9 * (1 - session.purse.left / rho))
+            last = left < 2 * each
+            moved = self._round(session, weights, left if last else each)
+            if last:
+                break
+            each *= 1 if moved else 4
+        progress("measuring once more", 0.9)
+        self._once_more(session, weights)
         return polish(session, progress)
 
-    def _round(self, session: Session, weights: Mapping[Columns, float], rho: float, *, last: bool) -> bool:
+    def _round(self, session: Session, weights: Mapping[Columns, float], rho: float) -> bool:
         """One choice and one measurement; whether it moved the model by more than its noise."""
         allowed = self._allowed(session, weights, rho)
         predicted = session.predictions(allowed)
@@ -89,23 +100,30 @@ class AIM:
                 Candidate(c, predicted[c], weights[c], weights[c] * MEAN_ABSOLUTE * noise[c]) for c in allowed
             ]
             chosen = allowed[session.window.select(candidates, rho=session.purse.take(self.selection * rho))[0]]
-        share = session.purse.rest() if last else session.purse.take((1 - self.selection) * rho)
         before: FloatArray = predicted[chosen]
-        for noisy in session.window.measure([chosen], rho=share):
+        for noisy in session.window.measure([chosen], rho=session.purse.take((1 - self.selection) * rho)):
             session.add(noisy)
-        if last:
-            return True
+        session.merge_rare()
         session.solve(iterations=30, tolerance=1e-3)
         after = session.predictions([chosen])[chosen]
         return bool(np.abs(after - before).sum() > MEAN_ABSOLUTE * noise[chosen])
+
+    def _once_more(self, session: Session, weights: Mapping[Columns, float]) -> None:
+        """Spend the rest on what was chosen; a column that no candidate has counts like the least of them."""
+        least = min(weights.values())
+        chosen = {clique: weights.get(clique, least) for clique in session.largest()}
+        for noisy in session.window.measure(list(chosen), rho=session.purse.rest(), weights=session.shares(chosen)):
+            session.add(noisy)
+        session.merge_rare()
 
     def _allowed(self, session: Session, weights: Mapping[Columns, float], rho: float) -> list[Columns]:
         """Candidates whose model stays within the part of the size limit that the spent budget has earned."""
         purse = session.purse
         earned = min(1.0, (purse.rho - purse.left + rho) / purse.rho)
-        most = session.structure.max_model_cells
-        limit = most // 8 if self.model_cells is None else min(self.model_cells, most)
-        return [c for c in weights if len(c) == 1 or session.admits(session.reduction.variables(c), earned * limit)]
+        limit = earned * session.limit
+        larger = [c for c in weights if len(c) > 1 and session.admits(session.reduction.variables(c), limit)]
+        told = {column for clique in larger for column in clique}
+        return [c for c in weights if len(c) == 1 and c[0] not in told] + larger
 
 
 def closure(session: Session) -> dict[Columns, float]:

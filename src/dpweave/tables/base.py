@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from importlib import import_module
-from importlib.metadata import entry_points
-from importlib.util import find_spec
+from importlib.metadata import PackageNotFoundError, entry_points, version
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -33,13 +32,27 @@ MAX_MODEL_CELLS = 1 << 21
 than that is left to mbi (:mod:`dpweave.tables.graphical.large`)."""
 
 
+OLDEST_MBI = 2
+"""First major version of mbi that knows impossible combinations."""
+
+
 def require_mbi(cells: int, *, limit: int) -> None:
-    """Refuse a model of ``cells`` cells where mbi is not installed."""
-    if find_spec("mbi") is None:
-        raise PlanError(
-            f"a model of up to {cells:,} cells is more than the {limit:,} that dpweave's own estimator holds; "
-            f"lower it to that, or install mbi with pip install 'dpweave[mbi]'"
-        )
+    """Refuse a model of ``cells`` cells where mbi is not installed, or too old."""
+    found = _mbi_version()
+    if found is not None and int(found.split(".")[0]) >= OLDEST_MBI:
+        return
+    have = "" if found is None else f"; mbi {found} is here, but version {OLDEST_MBI} is needed"
+    raise PlanError(
+        f"a model of up to {cells:,} cells is more than the {limit:,} that dpweave's own estimator holds{have}; "
+        f"lower it to that, or install mbi with pip install 'dpweave[mbi]'"
+    )
+
+
+def _mbi_version() -> str | None:
+    try:
+        return version("mbi")
+    except PackageNotFoundError:
+        return None
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from dpweave.tables.graphical.table import GraphicalTable, restore
 from dpweave.tables.session import Session, polish
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
 
     from dpweave.privacy.window import Window
 
@@ -25,7 +25,8 @@ MAX_PREDICTED = 1 << 24
 class MST:
     """One-way marginals, then the edges of a maximum spanning tree, chosen one by one, then their two-way marginals.
 
-    An edge's score is the L1 distance between the two-way counts and their prediction from independent columns.
+    An edge's score is the L1 distance between the two-way counts and their prediction from independent columns, times what
+    its pair is worth: the weights of the workload's sets that hold it, added up.
     ``singles`` and ``selection`` are the shares of rho for the first two steps. The paper gives a third to each step.
     Edges carry the one-way information again and few bits choose a tree, so here they get most.
     """
@@ -60,49 +61,64 @@ class MST:
         session.measure_singles(session.purse.take(self.singles * rho))
         session.merge_rare()
         session.solve(iterations=200, tolerance=1e-4)
-        edges = self._tree(session, pairs, progress)
+        chosen = self._tree(session, pairs, progress) or {(column,): 1.0 for column in session.columns}
         progress("measuring pairs", 0.7)
-        for noisy in window.measure(edges or [(c,) for c in session.columns], rho=session.purse.rest()):
+        for noisy in window.measure(list(chosen), rho=session.purse.rest(), weights=session.shares(chosen)):
             session.add(noisy)
+        session.merge_rare()
         return polish(session, progress)
 
-    def _tree(self, session: Session, pairs: list[Columns], progress: Callable[[str, float], None]) -> list[Columns]:
-        """Edges that join what was not joined before, best first (Kruskal's algorithm with noisy choices)."""
-        predicted = session.predictions(pairs)
-        candidates = [Candidate(pair, predicted[pair]) for pair in pairs]
+    def _tree(
+        self, session: Session, pairs: Mapping[Columns, float], progress: Callable[[str, float], None]
+    ) -> dict[Columns, float]:
+        """Edges that join what was not joined before, best first (Kruskal's algorithm with noisy choices), and their worth."""
+        predicted = session.predictions(list(pairs))
+        candidates = [Candidate(pair, predicted[pair], worth) for pair, worth in pairs.items()]
         group = {column: i for i, column in enumerate(session.columns)}
         joins = _joins(session.columns, pairs)
         each = self.selection * session.purse.rho / joins
-        edges: list[Columns] = []
+        edges: dict[Columns, float] = {}
         while len(edges) < joins:
             progress("choosing pairs", 0.1 + 0.6 * len(edges) / joins)
-            fits = session.room(edges)
+            fits = session.room(list(edges))
             open_ = [c for c in candidates if group[c.columns[0]] != group[c.columns[1]] and fits(c.columns)]
             if not open_:
                 break
             position = session.window.select(open_, rho=session.purse.take(each))[0] if len(open_) > 1 else 0
             a, b = open_[position].columns
-            edges.append((a, b))
+            edges[a, b] = pairs[a, b]
             old, new = group[a], group[b]
             group = {column: new if g == old else g for column, g in group.items()}
         return edges
 
 
-def small_pairs(session: Session) -> list[Columns]:
-    """Pairs of modelled columns within the size limits, smallest first until the predictions fill their memory."""
-    pairs = sorted(combinations(session.columns, 2), key=session.reduction.cells)
-    kept: list[Columns] = []
+def small_pairs(session: Session) -> dict[Columns, float]:
+    """Pairs of modelled columns and their worth, at most 1: within the size limits, smallest first until memory is full."""
+    worth = _worth(session)
+    kept: dict[Columns, float] = {}
     used = 0
-    for pair in pairs:
+    for pair in sorted(worth, key=session.reduction.cells):
         cells = session.reduction.cells(pair)
         used += cells
         if cells > session.structure.max_cells or used > MAX_PREDICTED:
             break
-        kept.append(pair)
-    return kept
+        kept[pair] = worth[pair]
+    largest = max(kept.values(), default=1.0)
+    return {pair: weight / largest for pair, weight in kept.items()}
 
 
-def _joins(columns: Columns, pairs: list[Columns]) -> int:
+def _worth(session: Session) -> dict[Columns, float]:
+    """The workload's weight on each pair that some set of it holds; without a workload all pairs count alike."""
+    if session.structure.workload is None:
+        return dict.fromkeys(combinations(session.columns, 2), 1.0)
+    found: dict[Columns, float] = {}
+    for clique, weight in session.structure.workload.items():
+        for pair in combinations(session.reduction.base(clique), 2):
+            found[pair] = found.get(pair, 0.0) + weight
+    return found
+
+
+def _joins(columns: Columns, pairs: Iterable[Columns]) -> int:
     """How many edges a spanning forest over ``pairs`` has."""
     group = {column: i for i, column in enumerate(columns)}
     for a, b in pairs:

@@ -15,27 +15,35 @@ from dpweave.tables.graphical.tree import Variables, model_cells
 from dpweave.tables.reduction import Merge, reduce
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from dpweave.privacy.window import Columns, FloatArray, NoisyMarginal, Window
+    from dpweave.tables.reduction import Reduction
 
 COUNT_WEIGHT = 0.2
 """Budget of the row count, where the model has to measure it, relative to that of one column."""
-RARE = 3.0
-"""A category is rare when its noisy count is below this many standard deviations of its noise."""
+RARE = 2.5
+"""A category is rare when its noisy count is below this many times the noise of its cells, added up."""
+LEAST_SHARE = 1e-3
+"""Where a fit starts, a category that was counted as nothing has this much of what it was merged with."""
 
 
 class Session:
     """One fit. Everything public is checked at birth, before anything is spent."""
 
-    def __init__(self, window: Window, *, rho: float, rows: float | None, structure: Structure) -> None:
+    def __init__(
+        self, window: Window, *, rho: float, rows: float | None, structure: Structure, model_cells: int | None = None
+    ) -> None:
         self.window = window
+        self.limit = min(structure.max_model_cells if model_cells is None else model_cells, structure.max_model_cells)
         self.purse = Purse(rho)
         self.structure = structure
         self.reduction, zeros = reduce(window.shape, structure)
         self.zeros = tuple(Zero(self.reduction.variables(z.columns), z.mask) for z in zeros)
         self.measurements: dict[Variables, Measurement] = {}
         self.estimate: Estimate | None = None
+        self._full: dict[Variables, Measurement] = {}
+        self._start: Mapping[Variables, FloatArray] | None = None
         self._rows = rows
         self._totals: list[tuple[float, float]] = []
         modelled = {column: self.reduction.shape[column] for column in self.columns}
@@ -60,8 +68,10 @@ class Session:
 
     def cells_with(self, variables: Variables) -> int:
         """Cells of the model if ``variables`` were measured too."""
-        cliques = [*self.measurements, *(zero.variables for zero in self.zeros), variables]
-        return model_cells(self.reduction.sizes, cliques)
+        return model_cells(self.reduction.sizes, [*self._cliques(), variables])
+
+    def _cliques(self) -> list[Variables]:
+        return [*self._full, *(zero.variables for zero in self.zeros)]
 
     def room(self, edges: Sequence[Columns]) -> Callable[[Columns], bool]:
         """Whether one more pair fits into a model of ``edges``, a forest of pairs, and the zeros."""
@@ -93,6 +103,14 @@ class Session:
             fans *= float(np.sqrt(np.bincount(self.reduction.merges[v].code)).sum())
         return fans * self.window.l2(columns) / math.sqrt(2 * rho)
 
+    def shares(self, weights: Mapping[Columns, float]) -> list[float]:
+        r"""Shares of a budget for measuring the keys of ``weights`` together.
+
+        At cost ρ a marginal r brings L1 noise proportional to :math:`n_r / \sqrt\rho`. The sum of these with weights w is
+        least for shares proportional to :math:`(w_r n_r)^{2/3}`.
+        """
+        return [(weight * self.noise(columns, 1.0)) ** (2 / 3) for columns, weight in weights.items()]
+
     def measure_singles(self, rho: float) -> None:
         """One-way marginals of all columns, and the row count if nobody measured it before."""
         cliques: list[Columns] = [(column,) for column in self.columns]
@@ -103,52 +121,65 @@ class Session:
         for noisy in self.window.measure(cliques, rho=rho, weights=weights):
             self.add(noisy)
 
-    def add(self, noisy: NoisyMarginal) -> Measurement | None:
+    def add(self, noisy: NoisyMarginal) -> None:
         """Take a measurement into the model; a repeated one is averaged with the earlier."""
         variance = noisy.sigma**2
         self._totals.append((float(noisy.counts.sum()), variance * max(noisy.counts.size, 1)))
         if not noisy.columns:
-            return None
-        counts, fan = self.reduction.collapse(noisy.columns, noisy.counts.astype(np.float64))
+            return
         variables = self.reduction.variables(noisy.columns)
-        new = Measurement(variables, counts, 1.0 / (variance * fan))
-        old = self.measurements.get(variables)
-        self.measurements[variables] = new if old is None else old.merged(new)
-        return new
+        new = Measurement(variables, noisy.counts.astype(np.float64), 1.0 / variance)
+        old = self._full.get(variables)
+        self._full[variables] = new if old is None else old.merged(new)
+        self.measurements[variables] = self._collapsed(self._full[variables])
+
+    def _collapsed(self, full: Measurement) -> Measurement:
+        """The same over model codes."""
+        counts, fan = self.reduction.collapse(tuple(self.columns[v] for v in full.variables), full.counts)
+        return Measurement(full.variables, counts, full.weight / fan)
 
     def merge_rare(self) -> None:
-        """Merge rare categories, after the one-way measurements and before any other.
+        """Merge the categories that are rare by all that was measured so far, and no others; once all columns were.
 
-        Columns with structural zeros keep their categories, so that unmerging cannot break a zero.
+        What is merged is modelled as one, so what a pair tells about it is lost: a faint first look must not decide for good.
+        Columns with structural zeros keep their categories, so that unmerging cannot break a zero. A column keeps its last
+        merge where the model would grow beyond its limit.
         """
         kept = {v for zero in self.zeros for v in zero.variables}
-        merges = []
-        for v, merge in enumerate(self.reduction.merges):
-            measured = self.measurements[v,]
-            threshold = RARE / math.sqrt(float(np.min(measured.weight)))
-            merges.append(merge if v in kept else Merge.rare(measured.counts, threshold=threshold))
-        singles = {v: self.measurements.pop((v,)) for v in range(len(merges))}
-        self.reduction = self.reduction.merged(tuple(merges))
-        for v, single in singles.items():
-            counts, fan = self.reduction.collapse((self.columns[v],), single.counts)
-            self.measurements[v,] = Measurement((v,), counts, np.min(single.weight) / fan)
+        before = self.reduction
+        for v in sorted(set(range(len(self.columns))) - kept, key=lambda v: before.merges[v].code.size):
+            merges = list(self.reduction.merges)
+            counts, noise = one_way(v, self._full.values())
+            merges[v] = Merge.rare(counts, threshold=RARE * noise)
+            after = self.reduction.merged(tuple(merges))
+            if after.sizes[v] <= self.reduction.sizes[v] or model_cells(after.sizes, self._cliques()) <= self.limit:
+                self.reduction = after
+        self.measurements = {v: self._collapsed(full) for v, full in self._full.items()}
+        if self.estimate is not None:
+            self._start = {v: moved(v, array, before, self.reduction) for v, array in self.estimate.potentials.items()}
+
+    def largest(self) -> list[Columns]:
+        """What was measured, without what is part of something larger that was."""
+        every = list(self._full)
+        top = [v for v in every if not any(set(v) < set(other) for other in every)]
+        return [tuple(self.columns[i] for i in v) for v in top]
 
     def solve(self, *, iterations: int, tolerance: float) -> Estimate:
         """Fit the model to all measurements, starting from the last fit; a very large one by mbi, from scratch."""
         given = tuple(self.measurements.values())
         if self.cells_with(()) > MAX_MODEL_CELLS:
             self.estimate = estimate_large(self.reduction.sizes, given, total=self.total, zeros=self.zeros)
-            return self.estimate
-        before = self.estimate.potentials if self.estimate is not None else None
-        self.estimate = estimate(
-            self.reduction.sizes,
-            given,
-            total=self.total,
-            zeros=self.zeros,
-            start=before,
-            iterations=iterations,
-            tolerance=tolerance,
-        )
+        else:
+            self.estimate = estimate(
+                self.reduction.sizes,
+                given,
+                total=self.total,
+                zeros=self.zeros,
+                start=self._start,
+                iterations=iterations,
+                tolerance=tolerance,
+            )
+        self._start = self.estimate.potentials
         return self.estimate
 
     def predictions(self, cliques: Sequence[Columns]) -> dict[Columns, FloatArray]:
@@ -166,6 +197,42 @@ class Session:
         potentials: Mapping[Variables, FloatArray] = self.estimate.potentials if self.estimate is not None else {}
         rows = self._rows if self._rows is not None else self._combined()
         return GraphicalTable(self.reduction, dict(potentials), self.zeros, max(rows, 0.0))
+
+
+def one_way(variable: int, measurements: Iterable[Measurement]) -> tuple[FloatArray, float]:
+    r"""Counts of one variable by all measurements with it, and the noise that a category of its own brings.
+
+    Measurement i, of variance :math:`\sigma_i^2` per cell, sums :math:`n_i` cells to a count of precision
+    :math:`1 / (n_i \sigma_i^2)`, by which counts are averaged. Standard deviations of a category's cells add up to
+    :math:`n_i \sigma_i` where there is one measurement, and to
+    :math:`(\sum_i \sigma_i^{-2})^{1/2} / \sum_i (n_i \sigma_i^2)^{-1}` in general: the deviation of the average times the
+    root of the mean of :math:`n_i`.
+    """
+    counts = np.zeros(())
+    cells = precision = 0.0
+    for m in measurements:
+        if variable in m.variables:
+            away = tuple(i for i, v in enumerate(m.variables) if v != variable)
+            weight = float(np.min(m.weight))
+            share = weight / math.prod(m.counts.shape[i] for i in away)
+            counts = counts + share * m.counts.sum(axis=away)
+            cells += weight
+            precision += share
+    return counts / precision, math.sqrt(cells) / precision
+
+
+def moved(variables: Variables, potential: FloatArray, before: Reduction, after: Reduction) -> FloatArray:
+    """A potential over the codes of one reduction for those of another: where the next fit starts.
+
+    A code takes the potential of the one that its first category was in. Of a single variable's, it takes its categories' share.
+    """
+    for axis, v in enumerate(variables):
+        old, new = before.merges[v], after.merges[v]
+        _, first = np.unique(new.code, return_index=True)
+        potential = np.take(potential, old.code[first], axis=axis)
+        if len(variables) == 1:
+            potential = potential + np.log(np.maximum(np.bincount(new.code, old.share), LEAST_SHARE))
+    return potential
 
 
 def polish(session: Session, progress: Callable[[str, float], None]) -> GraphicalTable:
