@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,7 @@ def test_a_plan_loads_and_explains_itself(path):
     said = plan.explain(epsilon=4.0, delta=1e-6)
     assert said.budget
     for unit in plan.protect:
-        assert sum(s.rho for s in said.budget if unit in s.touches) <= said.rho
+        assert sum(Fraction(s.rho) for s in said.budget if unit in s.touches) <= said.rho
 
 
 @pytest.mark.data

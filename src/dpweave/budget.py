@@ -278,8 +278,8 @@ def _parts(plan: Plan, group: str, members: Sequence[Task], rho: float) -> list[
 
 
 def _worth(plan: Plan, task: Task) -> Worth:
-    weight = task.weight * (1 + sum(favoured(plan, task).values()))
+    declared = favoured(plan, task)
     if task.group == "tables":
-        return table_worth(plan, task.table, weight=weight)
+        return table_worth(plan, task.table, weight=task.weight * (1 + sum(declared.values())))
     relation = next(r for r in relations(plan) if (r.table, r.key) == (task.table, task.item))
-    return relation_worth(plan, relation, weight=weight)
+    return relation_worth(plan, relation, weight=task.weight, favoured=declared)

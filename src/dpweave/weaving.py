@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -70,6 +71,24 @@ class Fabric:
             return 1.0
         none, some = np.maximum(self.tables[table].marginal((presence(key),)), 0.0)
         return float(some / (none + some)) if none + some > 0 else 0.0
+
+    @cached_property
+    def kept(self) -> Mapping[str, float]:
+        """Share of a table's rows that bounds on what one row owns leave to be counted, by what degrees say of the others."""
+        whole = self.expected_rows(1.0)
+        return {name: min(size / max(whole[name], size, 1.0), 1.0) for name, size in self.sizes.items()}
+
+    def lost_links(self, table: str, key: str) -> float:
+        """Share of the rows without a target by a linking key that have one in truth: its row was cut off by its owner's bound.
+
+        Of links to rows of which a share k is kept, a share k is seen. So if s of the rows have a target that is seen, about
+        min(s/k, 1) have one.
+        """
+        target = self.plan.database[table].key[key].target
+        seen = self.share(table, key)
+        if target in self.plan.public or self.plan.promise.is_owning(table, key) or not 0 < seen < 1:
+            return 0.0
+        return (min(seen / self.kept[target], 1.0) - seen) / (1 - seen)
 
     def degrees_by_code(self, table: str, key: str, codes: IntArray, rng: np.random.Generator) -> IntArray:
         """Draw how many rows of ``table`` lead by ``key`` to rows with these codes of their degree."""
@@ -207,7 +226,12 @@ class Weaver:
 
     def _set_rows(self, name: str, rows: int) -> None:
         fitted = self._fabric.tables.get(name)
-        self._cloth.lay(name, rows, {} if fitted is None else fitted.sample(rows, self._cloth.rng("rows", name)))
+        codes = {} if fitted is None else dict(fitted.sample(rows, self._cloth.rng("rows", name)))
+        for key in self._plan.database[name].foreign_keys:
+            if presence(key.name) in codes and (lost := self._fabric.lost_links(name, key.name)):
+                there, rng = codes[presence(key.name)], self._cloth.rng("lost", name, key.name)
+                codes[presence(key.name)] = np.where((there == 0) & (rng.random(rows) < lost), 1, there)
+        self._cloth.lay(name, rows, codes)
 
     def _must_exist(self, name: str) -> bool:
         """Whether rows that must lead to this table are there: noise alone should not wipe them out."""

@@ -20,16 +20,17 @@ as for errors :math:`c_i/\sqrt{\rho_i}`. What the budget cannot tell from noise 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from dpweave.links.design import DECAY, FIRST_ORDER
+from dpweave.links.design import DECAY, FIRST_ORDER, STRONG, STRONGER
 from dpweave.privacy.sensitivity import movement
 from dpweave.relations import degree_codecs, measured_columns, presence_codecs
 from dpweave.schema.domain import Learn, Opaque, View, parse_presence, size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from dpweave.plan import Plan
     from dpweave.relations import Relation
@@ -41,17 +42,21 @@ UNKNOWN_DEGREES = 6
 """Codes that a column is taken to have whose domain is still to be learned."""
 UNKNOWN = 1.0
 """Variance of the cells of a column of which nothing is known."""
-LEAST = 0.1
+LEAST = 0.3
 """No task gets less than this part of an even share, since all of this rests on guesses."""
 
 
 @dataclass(frozen=True)
 class Worth:
-    """A task's error as a function of what it gets: ``weight * error / sqrt(1 + rho / halfway)``."""
+    """A task's error as a function of what it gets: ``weight * error / sqrt(1 + rho / halfway)``.
+
+    ``first`` is the part of it that was declared to matter, which is bought beside the rest at the same slope.
+    """
 
     weight: float
     error: float
     halfway: float
+    first: Worth | None = None
 
     @classmethod
     def of(cls, *, weight: float, marginals: int, cells: float, moved: float, rows: float, variance: float) -> Worth:
@@ -66,19 +71,26 @@ class Worth:
 
     def bought(self, slope: float) -> float:
         """How much to spend so that a little more would lower the error by ``slope`` per unit of rho."""
-        return self.halfway * max(math.pow(self.weight * self.error / (2 * slope * self.halfway), 2 / 3) - 1.0, 0.0)
+        own = self.halfway * max(math.pow(self.weight * self.error / (2 * slope * self.halfway), 2 / 3) - 1.0, 0.0)
+        return own if self.first is None else own + self.first.bought(slope)
+
+    @property
+    def steepest(self) -> float:
+        """How much the first of rho lowers the error, per unit."""
+        own = self.weight * self.error / (2 * self.halfway)
+        return own if self.first is None else max(own, self.first.steepest)
 
 
 def shares(worths: Sequence[Worth], *, rho: float) -> list[float]:
-    """Split ``rho`` so that the errors add up to the least; returns parts of one, none below a tenth of an even part.
+    """Split ``rho`` so that the errors add up to the least; returns parts of one, none below three tenths of an even part.
 
     >>> few, many = (
     ...     Worth.of(weight=1, marginals=4, cells=20, moved=d, rows=10_000, variance=1.0) for d in (1, 8)
     ... )
     >>> [round(s, 2) for s in shares([few, many], rho=1.0)]  # as 1 to 8^(2/3) = 4, but for the least part
-    [0.23, 0.77]
+    [0.29, 0.71]
     """
-    steepest = max(w.weight * w.error / (2 * w.halfway) for w in worths)
+    steepest = max(w.steepest for w in worths)
     low, high = math.log(steepest) - 1.0, math.log(steepest)
     while sum(w.bought(math.exp(low)) for w in worths) < rho:
         low -= 4.0
@@ -105,17 +117,37 @@ def table_worth(plan: Plan, table: str, *, weight: float) -> Worth:
     )
 
 
-def relation_worth(plan: Plan, relation: Relation, *, weight: float) -> Worth:
-    """Worth of the links of a relation, which lean a little away from chance (:mod:`dpweave.links.design`)."""
+def relation_worth(
+    plan: Plan, relation: Relation, *, weight: float, favoured: Mapping[tuple[str, ...], float] = MappingProxyType({})
+) -> Worth:
+    """Worth of the links of a relation, which lean a little away from chance (:mod:`dpweave.links.design`).
+
+    ``favoured`` are declared workloads, by the columns of the view, with weights. Of them nothing is taken as known, so that little
+    is needed to tell much; at weight 1 they count as much as all the rest.
+    """
     left, right = varying(plan, relation)
-    return Worth.of(
-        weight=weight * (len(left) + len(right)),
+    sizes = {**left, **right}
+    rows = seen_rows(plan, relation.table)
+    rest = Worth.of(
+        weight=weight * len(sizes),
         marginals=len(left) * len(right),
         cells=_typical(left.values()) * _typical(right.values()),
         moved=_moved(plan, relation.view, (next(iter(left)), next(iter(right)))),
-        rows=seen_rows(plan, relation.table),
-        variance=FIRST_ORDER * DECAY,
+        rows=rows,
+        variance=FIRST_ORDER * DECAY * (1 - STRONG + STRONG * STRONGER),
     )
+    if not favoured:
+        return rest
+    first = Worth.of(
+        weight=1.0,
+        marginals=len(favoured),
+        cells=_typical([math.prod(sizes.get(c, 1) for c in columns) for columns in favoured]),
+        moved=max(_moved(plan, relation.view, columns) for columns in favoured),
+        rows=rows,
+        variance=UNKNOWN,
+    )
+    much = sum(favoured.values()) * rest.weight * rest.error / first.error
+    return replace(rest, first=replace(first, weight=much))
 
 
 def varying(plan: Plan, relation: Relation) -> tuple[dict[str, int], dict[str, int]]:

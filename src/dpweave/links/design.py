@@ -10,7 +10,7 @@ orthonormal basis has prior variance :math:`\tau_T^2`. Let :math:`b_c = \sum_s p
 
 where the first product is the mean of :math:`\sum_s p(s)^2 \varphi(s)^2` over a basis of contrasts and the second says
 that columns outside T are summed out. Precisions of several cliques add up to :math:`\pi_T`, the posterior variance is
-:math:`v_T = 1/(\tau_T^{-2} + \pi_T)`, and the expected L1 error of workload W is about
+:math:`v_T = 1/(\tau_T^{-2} + \pi_T)`, averaged over typical components and a few that lean ten times as much, and the expected L1 error of workload W is about
 
 .. math:: \sqrt{2/\pi}\,\Bigl(\sum_{T \subseteq W} v_T \prod_{c \in T} l_c^2\Bigr)^{1/2},
           \qquad l_c = \sum_s \sqrt{p_c(s)(1 - p_c(s))}.
@@ -44,6 +44,9 @@ FIRST_ORDER = 0.05**2
 
 DECAY = 0.25
 """Each further column in a component halves its typical size."""
+
+STRONG, STRONGER = 0.01, 100.0
+"""One component in a hundred is taken to lean ten times as much: what is worth finding is seldom typical."""
 
 COMPONENTS = 60_000
 """With more components than this, a lower order is designed for."""
@@ -160,7 +163,7 @@ class Design:
 
     def errors(self, variance: FloatArray, precision: FloatArray) -> FloatArray:
         """Expected L1 error of every workload: at most 2, which is as far as two distributions can be apart."""
-        spread = self._inside @ (self.reach / (1 / variance + precision))
+        spread = self._inside @ (self.reach * _posterior(variance, precision)[0])
         return np.asarray(np.minimum(_HALF_NORMAL * np.sqrt(spread), _WORST))
 
     def solve(self, variance: FloatArray, l2: Sequence[float], *, rho: float, links: float) -> FloatArray:
@@ -171,9 +174,9 @@ class Design:
         free = 1 - self.reserved.sum()
 
         def value(at: FloatArray) -> tuple[float, FloatArray]:
-            posterior = 1 / (1 / variance + told.T @ (self.reserved + free * at))
+            posterior, slope = _posterior(variance, told.T @ (self.reserved + free * at))
             root = np.sqrt(self._inside @ (self.reach * posterior))
-            gain = (self._inside.T @ (0.5 / np.maximum(root, 1e-300))) * self.reach * posterior**2
+            gain = (self._inside.T @ (0.5 / np.maximum(root, 1e-300))) * self.reach * slope
             return float(root.sum()), np.asarray(told @ gain)
 
         error, gain = value(shares)
@@ -195,6 +198,12 @@ class Design:
         if not shares.any():
             shares[np.argmax(gain)] = 1.0
         return np.asarray(self.reserved + free * shares / shares.sum())
+
+
+def _posterior(variance: FloatArray, precision: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Expected variance of a coefficient after counts of this precision, over typical and strong ones; and minus its slope."""
+    usual, strong = (1 / (1 / (variance * much) + precision) for much in (1.0, STRONGER))
+    return (1 - STRONG) * usual + STRONG * strong, (1 - STRONG) * usual**2 + STRONG * strong**2
 
 
 def _components(lefts: int, rights: int, k: int) -> int:
