@@ -76,7 +76,7 @@ class Fabric:
     def kept(self) -> Mapping[str, float]:
         """Share of a table's rows that bounds on what one row owns leave to be counted, by what degrees say of the others."""
         whole = self.expected_rows(1.0)
-        return {name: min(size / max(whole[name], size, 1.0), 1.0) for name, size in self.sizes.items()}
+        return {name: size / whole[name] if 0 < size < whole[name] else 1.0 for name, size in self.sizes.items()}
 
     def lost_links(self, table: str, key: str) -> float:
         """Share of the rows without a target by a linking key that have one in truth: its row was cut off by its owner's bound.
