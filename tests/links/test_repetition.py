@@ -43,6 +43,17 @@ def test_the_measured_share_is_met_and_what_was_learned_stays(share: float) -> N
         assert np.array_equal(np.bincount(cells, minlength=12), before)
 
 
+@pytest.mark.parametrize(("owners", "targets"), [(300, 400), (300, 30)])
+def test_high_shares_are_met_as_far_as_edges_without_circles_go(owners: int, targets: int) -> None:
+    """With three rows of four repeating, pairs of two have to gather into larger ones."""
+    rng = np.random.default_rng(5)
+    given_ = pairs(rng, owners=owners, targets=targets)
+    always = 1 - (owners + targets - 1) / 2000
+    found = repeat(given_, share=0.95 * always, error=0.0, rng=rng)
+    assert found.reached == pytest.approx(0.95 * always, abs=0.001)
+    assert np.array_equal(np.bincount(found.target), np.bincount(given_.target))
+
+
 def test_what_chance_gives_is_left_alone_within_the_error_of_the_measurement() -> None:
     rng = np.random.default_rng(1)
     given_ = pairs(rng, targets=20)

@@ -3,11 +3,16 @@ r"""Pairs that repeat: rows exchange targets until as many of them repeat a pair
 A junction's row *repeats* if an earlier row of its owner has the same target. Exchanging targets between two rows keeps every
 degree on both sides. If both rows are of one kind, or both targets are, it also keeps every count over columns of the two sides,
 so that what was learned of the links stays as it is while pairs come together or apart.
+
+There is an end to it: different pairs are the edges of a graph between owners and targets. Edges that form no circle can carry any
+degrees, and there are at most one fewer of these than owners and targets together. So all but that many rows can always be made to
+repeat; fewer different pairs take owners and targets whose degrees happen to add up.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,21 +56,22 @@ class Repeated:
 def repeat(pairs: Pairs, *, share: float, error: float, rng: np.random.Generator) -> Repeated:
     """Exchange targets until the ``share`` of seen rows that repeat is within ``error`` of what was measured.
 
-    Rows of one kind are tried first, then any rows of one place. Where owners have too few rows for so many repetitions, or
-    targets too few rows to be taken from, it comes as near as it can.
+    Rows of one kind are tried first, then any rows of one place; of these, rows whose pair is single first, then all, which may
+    leave a pair for one that occurs more often. Where owners have too few rows for so many repetitions, or targets too few rows
+    to be taken from, it comes as near as it can.
     """
     rows = int(pairs.seen.sum())
     target = pairs.target.copy()
     before = _repeats(pairs, target)
     wanted = round(min(max(before, (share - error) * rows), (share + error) * rows))
     most = rows - len(np.unique(pairs.owner[pairs.seen]))
-    for strict in (True, False):
+    for strict, gather in product((True, False), (False, True)):
         idle = 0
         for _ in range(_ROUNDS):
             gap = min(wanted, most) - _repeats(pairs, target)
             if not gap or idle == _IDLE:
                 break
-            idle = 0 if _exchange(pairs, target, gap, strict=strict, rng=rng) else idle + 1
+            idle = 0 if _exchange(pairs, target, gap, strict=strict, gather=gather, rng=rng) else idle + 1
     return Repeated(target, before / max(rows, 1), wanted / max(rows, 1), _repeats(pairs, target) / max(rows, 1))
 
 
@@ -78,11 +84,15 @@ def _codes(pairs: Pairs, owner: IntArray, target: IntArray) -> IntArray:
     return np.asarray(owner * len(pairs.target_kind) + target, dtype=np.int64)
 
 
-def _exchange(pairs: Pairs, target: IntArray, gap: int, *, strict: bool, rng: np.random.Generator) -> int:
-    """One round of exchanges that change disjoint pairs, at most as many as close the gap; returns how many."""
+def _exchange(pairs: Pairs, target: IntArray, gap: int, *, strict: bool, gather: bool, rng: np.random.Generator) -> int:
+    """One round of exchanges that change disjoint pairs, at most as many as close the gap; returns how many.
+
+    To ``gather``, exchanges that change nothing are made too if pairs that occur often occur more often: the sum of squares of their
+    numbers rises, so that this ends.
+    """
     have = _Counted(_codes(pairs, pairs.owner, target))
     shown = _Counted(_codes(pairs, pairs.owner, target)[pairs.seen])
-    mine, theirs = _proposals(pairs, target, have, gap, strict=strict, rng=rng)
+    mine, theirs = _proposals(pairs, target, have, gap, strict=strict, gather=gather, rng=rng)
     legal = (pairs.owner[mine] != pairs.owner[theirs]) & (pairs.place[mine] == pairs.place[theirs])
     legal &= target[mine] != target[theirs]
     if strict:
@@ -94,7 +104,11 @@ def _exchange(pairs: Pairs, target: IntArray, gap: int, *, strict: bool, rng: np
     taken = [_codes(pairs, o, t) for o, t in zip(owners, reversed(ends), strict=True)]
     everybody = np.ones(len(mine), dtype=bool)
     change = _change(have, left, taken, (everybody, everybody))
-    useful = np.flatnonzero(change * np.sign(gap) > 0)
+    helps = change * np.sign(gap) > 0
+    if gather and gap > 0:
+        rise = sum(have.of(c) for c in taken) - sum(have.of(c) for c in left) + 2
+        helps |= (change == 0) & (np.asarray(rise) > 0)
+    useful = np.flatnonzero(helps)
     useful = useful[_disjoint(np.stack([*left, *taken], axis=1)[useful])]
     visible = _change(shown, left, taken, (pairs.seen[mine], pairs.seen[theirs]))[useful]
     useful = useful[np.cumsum(visible * np.sign(gap)) <= abs(gap)]
@@ -103,11 +117,12 @@ def _exchange(pairs: Pairs, target: IntArray, gap: int, *, strict: bool, rng: np
 
 
 def _proposals(
-    pairs: Pairs, target: IntArray, have: _Counted, gap: int, *, strict: bool, rng: np.random.Generator
+    pairs: Pairs, target: IntArray, have: _Counted, gap: int, *, strict: bool, gather: bool, rng: np.random.Generator
 ) -> tuple[IntArray, IntArray]:
     """Draw pairs of rows whose exchange may help: towards a target that the owner has, or away from one it has twice."""
     twice = have.of(_codes(pairs, pairs.owner, target)) > 1
-    mine = rng.permutation(np.flatnonzero(~twice if gap > 0 else twice))[: 4 * abs(gap) + 64]
+    among = twice if gap < 0 else ~twice | gather
+    mine = rng.permutation(np.flatnonzero(among))[: 4 * abs(gap) + 64]
     if gap > 0:
         sibling = _Grouped(pairs.owner).draw(pairs.owner[mine], rng)
         wanted = target[sibling]
