@@ -51,7 +51,11 @@ STRONG, STRONGER = 0.01, 100.0
 COMPONENTS = 60_000
 """With more components than this, a lower order is designed for."""
 
-_SMALLEST_SHARE = 2e-3
+MOST_CLIQUES = 500
+"""Cliques that are measured at most: the largest shares."""
+
+_SMALLEST_SHARE = 0.2
+"""Part of an even share below which a clique is left out. Small cliques need small shares and may be all there is of a column."""
 _STEPS = 400
 _HALF_NORMAL = math.sqrt(2 / math.pi)
 _WORST = 2.0
@@ -194,7 +198,8 @@ class Design:
             shares, error, gain, step = moved, after, there, step * 1.3
             if done:
                 break
-        shares[shares < max(_SMALLEST_SHARE, 0.2 / len(shares))] = 0.0
+        least = np.sort(shares)[-min(MOST_CLIQUES, len(shares))]
+        shares[shares < max(_SMALLEST_SHARE / len(shares), least)] = 0.0
         if not shares.any():
             shares[np.argmax(gain)] = 1.0
         return np.asarray(self.reserved + free * shares / shares.sum())
