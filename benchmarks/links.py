@@ -291,7 +291,7 @@ def census(seeds: int) -> None:
             edges = buckets(20)  # as with degree_cap = 20 in a plan
             window = ArrayWindow({"#": bucketed(degrees, edges)}, {"#": len(edges) - 1}, seed=seed)
             (noisy,) = window.measure([("#",)], rho=rho / 40)
-            groups = degree_groups(noisy, edges, bound=8)
+            groups = degree_groups(noisy, edges, bound=8, noise=1.0, values=8)
             fine, counts = degree_histogram(noisy, edges, groups)
             rng = np.random.default_rng(seed)
             shares = np.add.reduceat(counts, np.searchsorted(fine[:-1], groups[:-1]))

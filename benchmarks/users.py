@@ -1,24 +1,22 @@
-"""A user table with degrees for benchmarks/links.py, made of the library's own pieces.
+"""A user table with degrees for benchmarks/links.py, made of the library's own pieces as ``dw.fit`` puts them together.
 
-1. A tenth of the budget counts degrees alone, in doubling buckets up to a million (``tables.domains``).
-2. Degrees are split in two at their noisy mean: of all single cuts that at the mean has the largest covariance with the
-   degree itself, so its noisy counts tell most about sums of degrees.
-3. The rest goes to all pairs of columns (``tables.woven``), weighed by the link workloads that each enters.
-4. Degrees are dealt out within the two groups (``links.tilt``).
+1. A tenth of the budget counts degrees alone, in the buckets of a fit, and cuts them into groups (``tables.domains``).
+2. The rest goes to all pairs of columns (``tables.woven``), weighed by the link workloads that each enters.
+3. Degrees are dealt out within the groups (``links.tilt``).
 """
 
 from __future__ import annotations
 
-from collections import Counter
+import math
 
 import numpy as np
 
-from dpweave.links.degrees import bucketed, buckets, decode, whole
-from dpweave.links.projection import project_capped_simplex
+from dpweave.links.degrees import bucketed, degrees_of
 from dpweave.links.tilt import deal
-from dpweave.links.workload import cross_workloads
+from dpweave.relations import ANY_DEGREE
 from dpweave.tables.base import Structure, table_model
 from dpweave.tables.domains import degree_groups, degree_histogram
+from dpweave.tables.woven import seen_through_links
 from tests.windows import ArrayWindow
 
 COUNTED = 0.1
@@ -41,31 +39,23 @@ def synthetic_users(
     ``others`` are the columns of the other side, which say how many link workloads a set of user columns enters.
     """
     rng = np.random.default_rng(seed)
-    edges = buckets(1 << 20, growth=2.0)
+    edges = ANY_DEGREE
     counting = ArrayWindow({DEGREE: bucketed(degrees, edges)}, {DEGREE: len(edges) - 1}, seed=seed)
     (noisy,) = counting.measure([(DEGREE,)], rho=rho * COUNTED)
-    fine, counts = degree_histogram(noisy, edges, degree_groups(noisy, edges, bound=bound))
+    noise = math.sqrt(len(codes) / (2 * rho * (1 - COUNTED)))
+    groups = degree_groups(noisy, edges, bound=bound, noise=noise, values=max(shape[c] for c in codes))
+    fine, counts = degree_histogram(noisy, edges, groups)
     rows = max(int(noisy.counts.sum()), 1)
-    pool = whole(rows * project_capped_simplex(counts / rows, total=1.0), rows, rng)
-    drawn = np.sort(decode(np.repeat(np.arange(len(pool)), pool), fine, rng))
-    cut = (0, round(float(drawn.mean())), int(fine[-1]))
 
-    table = {**codes, DEGREE: bucketed(degrees, cut)}
-    sizes = {c: shape[c] for c in codes} | {DEGREE: 2}
-    entered = Counter(w.left for w in cross_workloads(list(codes), others, k=3))
-    structure = Structure(workload={(*columns, DEGREE): float(n) for columns, n in entered.items()})
+    table = {**codes, DEGREE: bucketed(degrees, groups)}
+    sizes = {c: shape[c] for c in codes} | {DEGREE: len(groups) - 1}
     model = table_model("woven").fit(
         ArrayWindow(table, sizes, seed=seed + 1),
         rho=rho * (1 - COUNTED),
         rows=float(rows),
-        structure=structure,
+        structure=Structure(linked=seen_through_links(list(codes), DEGREE, others=len(others), k=3)),
         progress=lambda _what, _share: None,
     )
     made = dict(model.sample(rows, rng))
-    wanted = np.zeros(rows, dtype=np.int64)
-    for group in (0, 1):
-        at = np.flatnonzero(made[DEGREE] == group)
-        inside = drawn[bucketed(drawn, cut) == group]
-        quantile = (np.arange(len(at)) + 0.5) / max(len(at), 1)
-        wanted[at] = inside[(quantile * len(inside)).astype(np.int64)] if len(inside) else cut[group]
-    return made, deal(wanted, made[DEGREE], {c: made[c] for c in codes}, rng), cut
+    drawn = degrees_of(made[DEGREE], np.array(groups), np.array(fine), counts, rng)
+    return made, deal(drawn, made[DEGREE], {c: made[c] for c in codes}, rng), groups

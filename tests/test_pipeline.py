@@ -11,6 +11,7 @@ import pytest
 
 import dpweave as dw
 from dpweave.errors import BudgetError
+from dpweave.pipeline import _linked
 from dpweave.plan import Plan
 from dpweave.privacy.ledger import read, set_cap
 from dpweave.schema.domain import Categories, Opaque
@@ -238,3 +239,11 @@ def test_a_plan_keeps_what_is_not_modelled_out_of_the_release(model):
     assert model.plan.table["users"].column["name"].domain == Opaque()
     assert isinstance(model.plan.table["groups"].column["kind"].domain, Categories)
     assert SECRET not in model.plan.table["groups"].column["kind"].domain.values
+
+
+def test_what_links_see_of_rows_weighs_in_their_table(plan):
+    seen = _linked(plan, "users")
+    assert {s[-1] for s in seen} == {"#posts.author", "#members.member"}
+    assert all(set(s[:-1]) <= {c.name for c in plan.table["users"].modelled} for s in seen)
+    assert seen["age", "#members.member"] == 6  # with one of the group, and one of six more of the member and around
+    assert not _linked(plan, "groups")  # which own nothing

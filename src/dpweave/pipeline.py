@@ -41,12 +41,14 @@ from dpweave.relations import (
     repetition_view,
 )
 from dpweave.schema.codec import Codec
-from dpweave.schema.domain import Domain, Learn, View, degree, parse_repetition, size
+from dpweave.schema.domain import Domain, Learn, View, degree, parse_degree, parse_repetition, size
 from dpweave.sources import open_source
 from dpweave.tables.aim import MAX_TRIPLES
 from dpweave.tables.base import Structure, table_model
 from dpweave.tables.domains import categories_from, degree_groups, learn_bins, public_domain
+from dpweave.tables.woven import seen_through_links
 from dpweave.weaving import Fabric, Weaver
+from dpweave.worth import codes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -175,6 +177,7 @@ def _learn_domains(
 
 def _learn_degrees(curator: Curator, plan: Plan, allocation: Allocation, name: str, report: Progress) -> Plan:
     """Count how many rows owners have, and group degrees so that the owner's table model can tell them apart."""
+    spent_on_table = allocation.tasks[Task("tables", name)] if counted_keys(plan, name) else 0.0
     for child, key in counted_keys(plan, name):
         task = Task("domains", name, degree(child, key))
         if task in allocation.tasks:
@@ -183,9 +186,13 @@ def _learn_degrees(curator: Curator, plan: Plan, allocation: Allocation, name: s
                 curator.set_codec(name, task.item, degree_codec(child, key, edges))
                 window = curator.window(View.of_table(name, (task.item,)), name=task.name)
                 (counts,) = window.measure([(task.item,)], rho=allocation.tasks[task])
-                plan = plan.replace_degree_edges(
-                    child, key, degree_groups(counts, edges, bound=plan.promise.bounds[child, key])
+                others = [codes(plan, name, c) for c in model_columns(plan, name) if c != task.item]
+                # A table model spends about as much on each column's pair with the degree.
+                noise = window.l2((task.item,)) * math.sqrt(max(len(others), 1) / (2 * spent_on_table))
+                groups = degree_groups(
+                    counts, edges, bound=plan.promise.bounds[child, key], noise=noise, values=max(others, default=1)
                 )
+                plan = plan.replace_degree_edges(child, key, groups)
     return plan
 
 
@@ -244,7 +251,7 @@ def _fit_tables(
                 window,
                 rho=rho,
                 rows=sizes[name],
-                structure=replace(structure, workload=workload),
+                structure=replace(structure, workload=workload, linked=_linked(plan, name)),
                 progress=report.inside,
             )
         mechanisms[name] = model.name
@@ -263,6 +270,21 @@ def _favoured(plan: Plan, task: Task, columns: Columns) -> dict[Columns, float] 
         key = tuple(c for c in columns if c in names)
         wanted[key] = wanted.get(key, 0.0) + weight
     return wanted
+
+
+def _linked(plan: Plan, name: str) -> dict[Columns, float]:
+    """Return what links see of a table's rows: sets of its columns, each with a degree, by the workloads they are in."""
+    out: dict[Columns, float] = {}
+    for child, key in counted_keys(plan, name):
+        for relation in (r for r in relations(plan) if r.table == child):
+            for side, other in ((relation.left, relation.right), (relation.right, relation.left)):
+                own = [a.column for _, a in side if a.path == (key,) and parse_degree(a.column) is None]
+                found = seen_through_links(
+                    own, degree(child, key), others=len(other), k=plan.k, beside=len(side) - len(own)
+                )
+                for columns, weight in found.items():
+                    out[columns] = out.get(columns, 0.0) + weight
+    return out
 
 
 def _learn_links(

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpweave.errors import UsageError
-from dpweave.links.degrees import Degrees, bucketed, buckets, decode, fill, match_total, seen, whole
+from dpweave.links.degrees import Degrees, bucketed, buckets, decode, fill, match_total, seen, telling_cuts, whole
 
 
 def distance(a, b):
@@ -106,3 +106,38 @@ def test_guards_fire():
         buckets(0)
     with pytest.raises(UsageError, match="cannot have 5"):
         match_total(np.ones(2, dtype=np.int64), 5, cap=2, rng=np.random.default_rng(0))
+
+
+def told(degrees, cuts, rows, noise, rng):
+    """Share of the variance of sums of degrees that the best linear prediction from noisy group counts explains, drawn."""
+    draws = rng.choice(degrees, (4000, rows))
+    codes = np.searchsorted(cuts, draws, side="right")
+    counts = np.stack([(codes == g).sum(axis=1) for g in range(len(cuts) + 1)], axis=1) + rng.normal(
+        0, noise, (4000, len(cuts) + 1)
+    )
+    sums = draws.sum(axis=1)
+    off = counts - counts.mean(axis=0)
+    fitted = off @ np.linalg.lstsq(off, sums - sums.mean(), rcond=None)[0]
+    return fitted.var() / sums.var()
+
+
+@pytest.mark.parametrize("noise", [2.0, 12.0])
+def test_cuts_tell_more_of_sums_than_others_do(noise):
+    rng = np.random.default_rng(3)
+    degrees = LAWS["lognormal"](rng)
+    edges = buckets(2000, growth=1.4)
+    shares = np.bincount(bucketed(degrees, edges), minlength=len(edges) - 1) / len(degrees)
+    cuts = telling_cuts(edges, shares, rows=300.0, noise=noise, most=5)
+    best = told(degrees, cuts, 300, noise, rng)
+    for other in ([int(np.median(degrees))], [int(np.quantile(degrees, 0.97))]):
+        assert best > told(degrees, other, 300, noise, rng) + 0.03
+
+
+def test_more_noise_makes_fewer_groups_and_never_none():
+    edges = buckets(2000, growth=1.4)
+    degrees = LAWS["lognormal"](np.random.default_rng(3))
+    shares = np.bincount(bucketed(degrees, edges), minlength=len(edges) - 1) / len(degrees)
+    found = [len(telling_cuts(edges, shares, rows=300.0, noise=s, most=5)) for s in (0.1, 3.0, 10.0, 1e6)]
+    assert found == sorted(found, reverse=True)
+    assert found[0] > found[-1] == 1
+    assert len(telling_cuts(edges, shares, rows=300.0, noise=0.1, most=2)) == 2

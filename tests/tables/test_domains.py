@@ -94,13 +94,13 @@ def test_noise_alone_never_makes_large_degrees() -> None:
     """412 owners with up to 14 rows each, under noise of 30 in each of some forty buckets: 2,000 fits."""
     rng = np.random.default_rng(4)
     true = np.bincount(bucketed(rng.integers(1, 15, 412), ANY_DEGREE), minlength=CELLS)
-    tops = [degree_groups(noisy(true, 30.0, rng), ANY_DEGREE, bound=10)[-1] for _ in range(2000)]
+    tops = [degree_groups(noisy(true, 30.0, rng), ANY_DEGREE, bound=10, noise=30.0, values=7)[-1] for _ in range(2000)]
     assert max(tops) <= 200
 
 
 def test_nothing_but_noise_falls_back_to_the_bound() -> None:
     rng = np.random.default_rng(5)
-    assert degree_groups(noisy(np.zeros(CELLS), 50.0, rng), ANY_DEGREE, bound=10) == (0, 11)
+    assert degree_groups(noisy(np.zeros(CELLS), 50.0, rng), ANY_DEGREE, bound=10, noise=30.0, values=7) == (0, 11)
 
 
 @pytest.mark.parametrize("sigma", [1.0, 10.0])
@@ -108,7 +108,7 @@ def test_degrees_come_back_with_their_mean_and_shape(sigma: float) -> None:
     rng = np.random.default_rng(6)
     degrees = np.minimum(np.rint(rng.lognormal(4.0, 1.0, 6000)), 2000).astype(np.int64)
     marginal = noisy(np.bincount(bucketed(degrees, ANY_DEGREE), minlength=CELLS), sigma, rng)
-    groups = degree_groups(marginal, ANY_DEGREE, bound=20)
+    groups = degree_groups(marginal, ANY_DEGREE, bound=20, noise=1.0, values=4)
     assert 4 <= len(groups) <= 8
     fine, counts = degree_histogram(marginal, ANY_DEGREE, groups)
     assert len(fine) == len(counts) + 1
@@ -127,7 +127,7 @@ def test_a_sharp_end_of_degrees_is_kept():
     degrees = rng.integers(1, 8, 50_000)
     edges = tuple(sorted({*ANY_DEGREE, 8}))
     marginal = noisy(np.bincount(bucketed(degrees, edges), minlength=len(edges) - 1), 3.0, rng)
-    groups = degree_groups(marginal, edges, bound=7)
+    groups = degree_groups(marginal, edges, bound=7, noise=3.0, values=7)
     fine, counts = degree_histogram(marginal, edges, groups)
     made = degrees_of(bucketed(degrees, groups), np.array(groups), np.array(fine), counts, rng)
     assert (made > 7).mean() < 0.001

@@ -47,6 +47,15 @@ def test_a_larger_set_lends_its_weight_to_its_pairs_and_no_column_is_forgotten()
     assert set(asked.asked[-1].cliques) == {("a", "b"), ("a", "c"), ("b", "c")}
 
 
+def test_what_links_see_counts_as_much_as_all_the_rest():
+    even = sigmas(fit(window()))
+    linked = sigmas(fit(window(), linked={("b", "a"): 6.0, ("c", "a"): 6.0, ("b", "c", "a"): 1.0}))
+    assert even.keys() == linked.keys()
+    assert linked["a", "b"] < even["a", "b"]
+    assert linked["a", "c"] < even["a", "c"]
+    assert linked["b", "c"] > even["b", "c"]
+
+
 def test_columns_are_told_by_every_marginal_they_are_in():
     model = fit(window())
     pairs = [m for pairs in model.pairs for m in pairs if "a" in m.columns]

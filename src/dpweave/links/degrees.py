@@ -52,6 +52,9 @@ class Degrees:
 _CLIFF = float(np.log(10.0))
 """A rise of the log density between buckets that is taken for the start of a distribution."""
 
+_WORTH_A_CUT = 1.05
+"""How much more groups must explain to be one more."""
+
 UNKNOWN = Degrees()
 """Nothing is known of any degree."""
 
@@ -117,6 +120,45 @@ def decode(codes: IntArray, edges: Sequence[int], rng: np.random.Generator) -> I
         at = np.searchsorted(edge, (np.arange(len(rows)) + rng.random()) / len(rows), side="right")
         out[rng.permutation(rows)] = values[np.minimum(at, len(values) - 1)]
     return out
+
+
+def telling_cuts(edges: Sequence[int], shares: FloatArray, *, rows: float, noise: float, most: int) -> tuple[int, ...]:
+    r"""Where to cut degrees so that noisy numbers of rows per group tell most about a sum of degrees; at most ``most`` cuts.
+
+    Take n ``rows`` of one value, with degrees in the buckets by ``shares``. The numbers of them in groups with shares
+    :math:`p_g` and mean degrees :math:`m_g` have covariance :math:`S = n(\mathrm{diag}(p) - p p^T) + \sigma^2 I` with
+    ``noise`` σ, and covariance :math:`c_g = n p_g (m_g - m)` with the sum of degrees, so the best linear prediction of the sum
+    explains :math:`c^T S^{-1} c` of its variance. More groups leave less unexplained and have more noise. A cut more must
+    explain a twentieth more, since it costs cells wherever the column goes. Each is put where it explains most, and then all
+    are moved in turn.
+
+    >>> edges = (0, 10, 20, 40, 80, 160, 320)
+    >>> shares = np.array([0.2, 0.3, 0.2, 0.15, 0.1, 0.05])
+    >>> [len(telling_cuts(edges, shares, rows=300.0, noise=s, most=4)) for s in (30.0, 3.0)]
+    [1, 3]
+    """
+    middle = (np.array(edges[:-1]) + np.array(edges[1:]) - 1) / 2
+    away = middle - shares @ middle
+
+    def explained(cuts: Sequence[int]) -> float:
+        starts = np.array([0, *sorted(cuts)])
+        p = np.add.reduceat(shares, starts)
+        c = rows * np.add.reduceat(shares * away, starts)
+        return float(c @ np.linalg.solve(rows * (np.diag(p) - np.outer(p, p)) + noise**2 * np.eye(len(p)), c))
+
+    def best(others: Sequence[int]) -> list[int]:
+        free = [i for i in range(1, len(shares)) if i not in others]
+        return [*others, max(free, key=lambda i: explained([*others, i]))]
+
+    found = best([])
+    while len(found) < min(most, len(shares) - 1):
+        more = best(found)
+        for _ in range(2 * len(more)):
+            more = best(more[1:])
+        if explained(more) < _WORTH_A_CUT * explained(found):
+            break
+        found = more
+    return tuple(edges[i] for i in sorted(found))
 
 
 def match_total(degrees: IntArray, total: int, *, cap: int, rng: np.random.Generator) -> IntArray:

@@ -92,12 +92,14 @@ class Dependency:
 class Structure:
     """Public facts about a table, beyond the number of codes per column.
 
-    ``workload`` weighs the sets of columns whose marginals matter (``None``: all pairs and triples alike).
+    ``workload`` weighs the sets of columns whose marginals matter (``None``: all pairs and triples alike). ``linked`` does for
+    those that links see of a row, its degree among them; a model that knows nothing of links leaves it.
     """
 
     zeros: tuple[StructuralZero, ...] = ()
     dependencies: tuple[Dependency, ...] = ()
     workload: Mapping[Columns, float] | None = None
+    linked: Mapping[Columns, float] = field(default_factory=dict)
     max_cells: int = MAX_CELLS
     max_model_cells: int = MAX_MODEL_CELLS
 
@@ -106,7 +108,7 @@ class Structure:
             raise PlanError(f"size limits must be positive, got {self.max_cells} and {self.max_model_cells}")
         if self.max_model_cells > MAX_MODEL_CELLS:
             require_mbi(self.max_model_cells, limit=MAX_MODEL_CELLS)
-        for columns, weight in (self.workload or {}).items():
+        for columns, weight in (*(self.workload or {}).items(), *self.linked.items()):
             if not columns or len(set(columns)) != len(columns):
                 raise PlanError(f"a workload needs distinct columns, got {columns!r}")
             if not (math.isfinite(weight) and weight > 0):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpweave.links.degrees import telling_cuts
 from dpweave.privacy.accounting import split
 from dpweave.schema.domain import Bins, Categories, Domain, Learn, bins_at, even_bins, from_axis, to_axis
 
@@ -148,24 +149,22 @@ def _support(counts: FloatArray, sigma: float) -> tuple[int, int]:
     return (first, last) if first <= last else (0, len(counts) - 1)
 
 
-def degree_groups(marginal: NoisyMarginal, edges: tuple[int, ...], *, bound: int) -> tuple[int, ...]:
-    r"""Join buckets of degrees into at most ``GROUPS`` groups for a table model; the last one is the tail.
+def degree_groups(
+    marginal: NoisyMarginal, edges: tuple[int, ...], *, bound: int, noise: float, values: int
+) -> tuple[int, ...]:
+    """Join buckets of degrees into at most ``GROUPS`` groups for a table model; the last one ends where the tail does.
 
     A few wide groups show how degrees depend on other columns far above the noise of many narrow ones; degrees within a group
-    are drawn from the fine counts afterwards. Groups hold about equal shares of :math:`\sum \sqrt{\text{degree}}`, between
-    equal numbers of rows and equal numbers of links.
+    are drawn from the fine counts afterwards. They are cut so that counts of rows per group, with the ``noise`` that a table
+    model will have in them, tell most about the links of a column with ``values`` values.
 
     The tail begins where the count of all rows above is beyond doubt: one bucket of mere noise near a million would
     outweigh all rows there are. Larger degrees are part of it, and it reaches up to ``TAIL`` times its beginning. Where
     nothing is beyond doubt, degrees up to ``bound`` are one group.
     """
-    counts = marginal.counts.astype(np.float64)
-    above = np.cumsum(counts[::-1])[::-1]
-    noise = marginal.sigma * np.sqrt(np.arange(len(counts), 0, -1))
-    clear = np.flatnonzero(above > BEYOND_DOUBT * noise)
-    if not len(clear) or clear[-1] == 0:
+    last = _tail(marginal)
+    if last == 0:
         return 0, min(bound, edges[-1] - 1) + 1
-    last = int(clear[-1])
     top = (
         min(max(TAIL * edges[last], edges[last + 1]), edges[-1])
         if edges[last + 1] - edges[last] > 1
@@ -173,10 +172,20 @@ def degree_groups(marginal: NoisyMarginal, edges: tuple[int, ...], *, bound: int
     )
     if last <= GROUPS + 1:
         return (*edges[: last + 1], top)
-    middle = (np.array(edges[:last]) + np.array(edges[1 : last + 1]) - 1) / 2
-    mass = np.cumsum(np.maximum(counts[:last], 0.0) * np.sqrt(middle))
-    cuts = np.searchsorted(mass, np.arange(1, GROUPS - 1) / (GROUPS - 1) * mass[-1]) + 1
-    return tuple(sorted({0, *(edges[min(int(c), last)] for c in cuts), edges[last], top}))
+    counts = np.maximum(np.append(marginal.counts[:last], marginal.counts[last:].sum()), 0).astype(np.float64)
+    rows = max(float(counts.sum()), 1.0)
+    # The tail's first bucket is where most of it is.
+    shown = (*edges[: last + 1], edges[last + 1])
+    cuts = telling_cuts(shown, counts / rows, rows=rows / max(values, 1), noise=noise, most=GROUPS - 1)
+    return (0, *cuts, top)
+
+
+def _tail(marginal: NoisyMarginal) -> int:
+    """Last bucket of degrees such that the count of all rows from it on is beyond doubt; the first where there is none."""
+    counts = marginal.counts.astype(np.float64)
+    above = np.cumsum(counts[::-1])[::-1]
+    noise = marginal.sigma * np.sqrt(np.arange(len(counts), 0, -1))
+    return int(max(np.flatnonzero(above > BEYOND_DOUBT * noise), default=0))
 
 
 def degree_histogram(
@@ -189,7 +198,7 @@ def degree_histogram(
     """
     if len(groups) == 2:
         return groups, np.maximum(marginal.counts.sum(keepdims=True), 0)
-    below = edges.index(groups[-2]) + 1
+    below = _tail(marginal) + 1
     fine = (*edges[:below], *sorted({edges[below], groups[-1]}))
     beyond = marginal.counts[below : sum(e < groups[-1] for e in edges[:-1])].sum()
     counts = np.append(marginal.counts[:below], beyond)[: len(fine) - 1]

@@ -129,7 +129,7 @@ class Woven:
             (total,) = window.measure([()], rho=purse.rest())
             progress("woven", 1.0)
             return WovenTable(dict(window.shape), max(float(total.counts), 0.0) if rows is None else rows, (), ())
-        worth = _worth(columns, structure.workload)
+        worth = _worth(columns, structure.workload, structure.linked)
         cells = [math.prod(window.shape[c] for c in clique) for clique in worth]
         shares = [(w * n) ** (2 / 3) for w, n in zip(worth.values(), cells, strict=True)]
         progress("measuring columns and pairs", 0.5)
@@ -142,19 +142,49 @@ class Woven:
         return WovenTable(dict(window.shape), float(size), singles, pairs)
 
 
-def _worth(columns: Sequence[str], workload: Mapping[Columns, float] | None) -> dict[Columns, float]:
-    """Weights of the columns and pairs to measure, in the order of weaving; without a workload all count alike."""
+def seen_through_links(
+    columns: Sequence[str], degree: str, *, others: int, k: int, beside: int = 0
+) -> dict[Columns, float]:
+    """Weights of sets of a row's columns, each with its ``degree``: in how many k-way workloads of links they are.
+
+    The other side of the links has ``others`` columns, and this side ``beside`` more that are not the row's own. A
+    workload sees the links of the rows with certain values, which is a sum of degrees.
+
+    >>> seen_through_links(["a", "b"], "#", others=4, k=3)
+    {('a', '#'): 6.0, ('b', '#'): 6.0, ('a', 'b', '#'): 4.0}
+    """
+    k = min(k, len(columns) + others + beside)
+    entered = {i: float(math.comb(others + beside, k - i) - math.comb(beside, k - i)) for i in range(1, k)}
+    return {(*s, degree): n for i, n in entered.items() if n > 0 for s in combinations(columns, i)}
+
+
+def _worth(
+    columns: Sequence[str], workload: Mapping[Columns, float] | None, linked: Mapping[Columns, float]
+) -> dict[Columns, float]:
+    """Weights of the columns and pairs to measure, in the order of weaving; without a workload all count alike.
+
+    What links see counts as much as all the rest.
+    """
     if workload is None:
-        every = [(c,) for c in columns] + list(combinations(columns, 2))
-        return dict.fromkeys(every, 1.0)
+        every: dict[Columns, float] = dict.fromkeys([*((c,) for c in columns), *combinations(columns, 2)], 1.0)
+    else:
+        every = _lent(columns, workload)
+    seen = _lent(columns, linked)
+    scale = sum(every.values()) / max(sum(seen.values()), 1e-300)
+    out = every | {s: every.get(s, 0.0) + scale * w for s, w in seen.items()}
+    least = min(out.values(), default=1.0)
+    told = {c for clique in out for c in clique}
+    return out | {(c,): least for c in columns if c not in told}
+
+
+def _lent(columns: Sequence[str], workload: Mapping[Columns, float]) -> dict[Columns, float]:
+    """Weights of pairs: a larger set lends its own to each of its pairs."""
     out: dict[Columns, float] = {}
     for wanted, weight in workload.items():
         kept = [c for c in columns if c in wanted]
         for clique in combinations(kept, 2) if len(kept) > 1 else [tuple(kept)] if kept else []:
             out[clique] = out.get(clique, 0.0) + weight
-    least = min(out.values(), default=1.0)
-    told = {c for clique in out for c in clique}
-    return out | {(c,): least for c in columns if c not in told}
+    return out
 
 
 def _single(column: str, measured: Sequence[NoisyMarginal]) -> NoisyMarginal:
