@@ -43,6 +43,7 @@ class Session:
         self.measurements: dict[Variables, Measurement] = {}
         self.estimate: Estimate | None = None
         self._full: dict[Variables, Measurement] = {}
+        self._fresh: set[int] = set()
         self._start: Mapping[Variables, FloatArray] | None = None
         self._rows = rows
         self._totals: list[tuple[float, float]] = []
@@ -131,6 +132,7 @@ class Session:
         new = Measurement(variables, noisy.counts.astype(np.float64), 1.0 / variance)
         old = self._full.get(variables)
         self._full[variables] = new if old is None else old.merged(new)
+        self._fresh.update(variables)
         self.measurements[variables] = self._collapsed(self._full[variables])
 
     def _collapsed(self, full: Measurement) -> Measurement:
@@ -139,7 +141,7 @@ class Session:
         return Measurement(full.variables, counts, full.weight / fan)
 
     def merge_rare(self) -> None:
-        """Merge the categories that are rare by all that was measured so far, and no others; once all columns were.
+        """Merge the categories that are rare by all that was measured so far, and no others.
 
         What is merged is modelled as one, so what a pair tells about it is lost: a faint first look must not decide for good.
         Columns with structural zeros keep their categories, so that unmerging cannot break a zero. A column keeps its last
@@ -147,15 +149,18 @@ class Session:
         """
         kept = {v for zero in self.zeros for v in zero.variables}
         before = self.reduction
-        for v in sorted(set(range(len(self.columns))) - kept, key=lambda v: before.merges[v].code.size):
+        for v in sorted(self._fresh - kept, key=lambda v: before.merges[v].code.size):
             merges = list(self.reduction.merges)
             counts, noise = one_way(v, self._full.values())
             merges[v] = Merge.rare(counts, threshold=RARE * noise)
             after = self.reduction.merged(tuple(merges))
             if after.sizes[v] <= self.reduction.sizes[v] or model_cells(after.sizes, self._cliques()) <= self.limit:
                 self.reduction = after
-        self.measurements = {v: self._collapsed(full) for v, full in self._full.items()}
-        if self.estimate is not None:
+        self._fresh.clear()
+        pairs = zip(before.merges, self.reduction.merges, strict=True)
+        changed = {v for v, (old, new) in enumerate(pairs) if not np.array_equal(old.code, new.code)}
+        self.measurements |= {v: self._collapsed(full) for v, full in self._full.items() if changed.intersection(v)}
+        if self.estimate is not None and changed:
             self._start = {v: moved(v, array, before, self.reduction) for v, array in self.estimate.potentials.items()}
 
     def largest(self) -> list[Columns]:
