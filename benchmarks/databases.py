@@ -1,7 +1,7 @@
 """Whole databases, from the plans in examples/plans: every key valid, and how much of what spans tables survives.
 
     python benchmarks/databases.py run [--data FOLDER] [--only NAME ...] [--epsilon E ...] [--seeds N]
-    python benchmarks/databases.py write        # the tables of what was run so far, into benchmarks/databases.md
+    python benchmarks/databases.py write        # the tables of what was run so far, into docs/databases.md
     python benchmarks/databases.py floor        # how far noise alone puts MovieLens' mean ratings off
 
 Runs are kept in benchmarks/databases.json and not repeated; delete the file to start afresh. TPC-H at scale 0.1 is made
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "databases.json"
-PAGE = ROOT / "benchmarks" / "databases.md"
+PAGE = ROOT / "docs" / "databases.md"
 NAMES = ("chinook", "pedigree", "sakila", "census", "oulad", "movielens", "tpch")
 DELTA = 1e-6
 WORKLOADS = 60
@@ -370,21 +370,22 @@ def run_all(args: argparse.Namespace) -> None:
                 print(key, f"{result['fit_cpu']:.0f} s", result["failed"] or "all keys valid", flush=True)
 
 
-PREFACE = """# Whole databases
-
-Made by `python benchmarks/databases.py write` from runs on the plans in `examples/plans`. Every copy was checked: keys lead to rows,
-primary keys and unique columns hold, kinds of relations are kept, public tables are unchanged, declared rules hold. Errors are 100 times
-the mean L1 distance over sets of columns from both sides of a relation, next to the same rows wired at random, to rows whose
-columns are independent too, and to as many rows drawn from the real ones. Degrees are compared by the Kolmogorov-Smirnov distance where
-the target has twenty rows or more. Retention is the part of the association across relations that is left (1 all, 0 chance), next to
-what noise allows at most: if each pair of columns had the links' share of the budget for itself.
-Time is CPU seconds of fitting and sampling on one core.
+PREFACE = """`python benchmarks/databases.py run`, then `write`, at delta 1e-6. Every copy was checked: keys lead to rows, primary keys and unique
+columns hold, kinds of relations are kept, public tables are unchanged, declared rules hold. Errors are 100 times the mean L1
+distance over sets of columns from both sides of a relation, next to the same rows wired at random, to rows whose columns are independent
+too, and to as many rows drawn from the real ones. Degrees are compared by the Kolmogorov-Smirnov distance where the target has twenty rows
+or more. Retention is the part of the association across relations that is left (1 all, 0 chance), next to what noise allows at most:
+if each pair of columns had the links' share of the budget for itself. Time is CPU seconds of fitting and sampling on one core.
 """
 
 
 def write() -> None:
+    """Put the tables between their marks on the page."""
     results = list(load().values())
-    PAGE.write_text("\n".join([PREFACE, *_error_table(results), "", *_fact_lines(results)]) + "\n")
+    text = "\n".join([PREFACE, *_error_table(results), "", *_fact_lines(results)])
+    begin, end = "<!-- measured: begin -->", "<!-- measured: end -->"
+    before, _, rest = PAGE.read_text().partition(begin)
+    PAGE.write_text(f"{before}{begin}\n{text}\n{end}{rest.partition(end)[2]}")
 
 
 def _grouped(results: Sequence[Mapping[str, Any]]) -> dict[tuple[str, float], list[Mapping[str, Any]]]:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import reduce
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,8 @@ UNKNOWN_DEGREES = 6
 """Codes that a column is taken to have whose domain is still to be learned."""
 UNKNOWN = 1.0
 """Variance of the cells of a column of which nothing is known."""
+SELECTIVE = 0.25
+"""Variance of the cells of a column by which it may be told who is linked to (fathers by their age and sex)."""
 LEAST = 0.3
 """No task gets less than this part of an even share, since all of this rests on guesses."""
 
@@ -50,13 +53,13 @@ LEAST = 0.3
 class Worth:
     """A task's error as a function of what it gets: ``weight * error / sqrt(1 + rho / halfway)``.
 
-    ``first`` is the part of it that was declared to matter, which is bought beside the rest at the same slope.
+    ``beside`` is another part of it, bought at the same slope.
     """
 
     weight: float
     error: float
     halfway: float
-    first: Worth | None = None
+    beside: Worth | None = None
 
     @classmethod
     def of(cls, *, weight: float, marginals: int, cells: float, moved: float, rows: float, variance: float) -> Worth:
@@ -72,13 +75,13 @@ class Worth:
     def bought(self, slope: float) -> float:
         """How much to spend so that a little more would lower the error by ``slope`` per unit of rho."""
         own = self.halfway * max(math.pow(self.weight * self.error / (2 * slope * self.halfway), 2 / 3) - 1.0, 0.0)
-        return own if self.first is None else own + self.first.bought(slope)
+        return own if self.beside is None else own + self.beside.bought(slope)
 
     @property
     def steepest(self) -> float:
         """How much the first of rho lowers the error, per unit."""
         own = self.weight * self.error / (2 * self.halfway)
-        return own if self.first is None else max(own, self.first.steepest)
+        return own if self.beside is None else max(own, self.beside.steepest)
 
 
 def shares(worths: Sequence[Worth], *, rho: float) -> list[float]:
@@ -123,7 +126,8 @@ def relation_worth(
     """Worth of the links of a relation, which lean a little away from chance (:mod:`dpweave.links.design`).
 
     ``favoured`` are declared workloads, by the columns of the view, with weights. Of them nothing is taken as known, so that little
-    is needed to tell much; at weight 1 they count as much as all the rest.
+    is needed to tell much; at weight 1 they count as much as all the rest. Nor is much known of who is linked to at all, where that
+    are some rows and not others.
     """
     left, right = varying(plan, relation)
     sizes = {**left, **right}
@@ -136,18 +140,38 @@ def relation_worth(
         rows=rows,
         variance=FIRST_ORDER * DECAY * (1 - STRONG + STRONG * STRONGER),
     )
-    if not favoured:
-        return rest
-    first = Worth.of(
-        weight=1.0,
-        marginals=len(favoured),
-        cells=_typical([math.prod(sizes.get(c, 1) for c in columns) for columns in favoured]),
-        moved=max(_moved(plan, relation.view, columns) for columns in favoured),
-        rows=rows,
-        variance=UNKNOWN,
-    )
-    much = sum(favoured.values()) * rest.weight * rest.error / first.error
-    return replace(rest, first=replace(first, weight=much))
+    parts = [rest]
+    if _is_selective(plan, relation):
+        parts.append(
+            Worth.of(
+                weight=weight * len(right),
+                marginals=len(right),
+                cells=_typical(right.values()),
+                moved=_moved(plan, relation.view, (next(iter(right)),)),
+                rows=rows,
+                variance=SELECTIVE,
+            )
+        )
+    if favoured:
+        declared = Worth.of(
+            weight=1.0,
+            marginals=len(favoured),
+            cells=_typical([math.prod(sizes.get(c, 1) for c in columns) for columns in favoured]),
+            moved=max(_moved(plan, relation.view, columns) for columns in favoured),
+            rows=rows,
+            variance=UNKNOWN,
+        )
+        much = sum(favoured.values()) * rest.weight * rest.error / declared.error
+        parts.append(replace(declared, weight=much))
+    return reduce(lambda beside, part: replace(part, beside=beside), parts[1:], rest)
+
+
+def _is_selective(plan: Plan, relation: Relation) -> bool:
+    """Whether a key may lead to some rows of its target rather than to others: it is one that links, and may be null."""
+    table = plan.database[relation.table]
+    key = table.key[relation.key]
+    linking = plan.promise.is_private(key) and not plan.promise.is_owning(relation.table, relation.key)
+    return linking and relation.joint is None and table.is_nullable(key)
 
 
 def varying(plan: Plan, relation: Relation) -> tuple[dict[str, int], dict[str, int]]:

@@ -111,9 +111,14 @@ def parts(workload: Workload) -> list[Workload]:
     ]
 
 
-def default_variance(component: Workload, links: float) -> float:
-    """Prior variance of a component's coefficients: a lean that halves with every column, and sampling itself."""
-    return FIRST_ORDER * DECAY ** (component.k - 1) + 1.0 / max(links, 1.0)
+def default_variance(component: Workload, links: float, *, selective: float = 1.0) -> float:
+    """Prior variance of a component's coefficients: a lean that halves with every column, and sampling itself.
+
+    ``selective`` is how many right rows there are for each link, where most have none: then the columns of the right side tell much
+    of who has one.
+    """
+    lean = FIRST_ORDER * DECAY ** (component.k - 1)
+    return lean * (1.0 if component.left else max(selective, 1.0) ** 2) + 1.0 / max(links, 1.0)
 
 
 class Design:

@@ -142,7 +142,8 @@ class MAP:
         design = scene.design(self.k, self.favoured)
         if not design.cliques:
             return LinkResult(self.wire(problem, (), rng=rng, degrees=degrees))
-        variance = np.array([default_variance(t, scene.links) for t in design.components])
+        selective = problem.right_rows / problem.links
+        variance = np.array([default_variance(t, scene.links, selective=selective) for t in design.components])
         l2 = [window.l2(s.columns) for s in design.cliques]
         shares = design.solve(variance, l2, rho=rho, links=scene.links)
         chosen = np.flatnonzero(shares)
