@@ -161,14 +161,23 @@ def test_mst_joins_the_pair_that_the_workload_prefers() -> None:
 
 
 def test_aim_measures_what_it_chose_once_more() -> None:
-    """One part in d - 1 of the budget, all at once, on the largest of what was measured."""
+    """One part in d - 1 of what columns leave, all at once, on the largest of what was measured."""
     codes, shape = planted()
     window = ArrayWindow(codes, shape, seed=0)
     fit("aim", window, rho=0.5)
     *rounds, last = [call for call in window.asked if call.verb == "measure"]
     chosen = {c for call in rounds for c in call.cliques if c}
     assert set(last.cliques) == {c for c in chosen if not any(set(c) < set(other) for other in chosen)}
-    assert last.rho == pytest.approx(0.5 / 4, rel=1e-6)
+    assert last.rho == pytest.approx(0.5 * (1 - 0.9 / 16) / 4, rel=1e-6)
+    assert window.spent == pytest.approx(0.5, rel=1e-12)
+
+
+@pytest.mark.parametrize("columns", ["ab", "abc"])
+def test_aim_measures_pairs_however_few_its_rounds(columns: str) -> None:
+    codes, shape = planted()
+    window = ArrayWindow({c: codes[c] for c in columns}, {c: shape[c] for c in columns}, seed=0)
+    fit("aim", window, rho=0.5, rounds=1)
+    assert any(len(c) > 1 for call in window.asked if call.verb == "measure" for c in call.cliques)
     assert window.spent == pytest.approx(0.5, rel=1e-12)
 
 
@@ -220,7 +229,7 @@ def test_a_column_stays_merged_where_the_model_would_grow_too_large() -> None:
     rng = np.random.default_rng(0)
     codes = {"a": rng.integers(0, 12, 6000), "b": rng.integers(0, 2, 6000)}
     window = ArrayWindow(codes, {"a": 12, "b": 2}, seed=0)
-    session = Session(window, rho=1.0, rows=6000.0, structure=Structure(), model_cells=20)
+    session = Session(window, rho=1.0, rows=6000.0, structure=Structure(), limit=20)
     session.measure_singles(1e-6)
     session.merge_rare()
     merged = session.reduction.sizes

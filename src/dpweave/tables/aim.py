@@ -38,9 +38,9 @@ class AIM:
     the model too large wait; the allowance grows with the budget spent. ``rounds`` per column sets the first noise level,
     ``selection`` is the share of rho for choosing.
 
-    Of d columns' budget, one part in d - 1, and at most half, is kept back: it measures what was chosen once more, all at
-    once and by the shares that make the noise least (:meth:`Session.shares`). The fewer columns, the less there is to choose
-    and the more is gained.
+    Of what is left after the columns, d in number, one part in d - 1, and at most half, is kept back: it measures what was
+    chosen once more, all at once and by the shares that make the noise least (:meth:`Session.shares`). The fewer columns,
+    the less there is to choose and the more is gained.
 
     A model has at most ``model_cells`` cells: by default an eighth of what the structure allows, since a round costs as much.
     """
@@ -67,7 +67,7 @@ class AIM:
     ) -> GraphicalTable:
         """Measure columns, then marginals round by round, then those chosen once more."""
         limit = structure.max_model_cells // 8 if self.model_cells is None else self.model_cells
-        session = Session(window, rho=rho, rows=rows, structure=structure, model_cells=limit)
+        session = Session(window, rho=rho, rows=rows, structure=structure, limit=limit)
         weights = closure(session)
         progress("measuring columns", 0.0)
         if all(len(clique) < 2 for clique in weights):
@@ -77,7 +77,7 @@ class AIM:
         session.measure_singles(session.purse.take((1 - self.selection) * each * len(session.columns)))
         session.merge_rare()
         session.solve(iterations=100, tolerance=1e-3)
-        kept = rho / max(2, len(session.columns) - 1)
+        kept = session.purse.left / max(2, len(session.columns) - 1)
         while (left := session.purse.left - kept) > 0:
             progress("choosing and measuring", 0.9 * (1 - session.purse.left / rho))
             last = left < 2 * each

@@ -32,10 +32,10 @@ class Session:
     """One fit. Everything public is checked at birth, before anything is spent."""
 
     def __init__(
-        self, window: Window, *, rho: float, rows: float | None, structure: Structure, model_cells: int | None = None
+        self, window: Window, *, rho: float, rows: float | None, structure: Structure, limit: int | None = None
     ) -> None:
         self.window = window
-        self.limit = min(structure.max_model_cells if model_cells is None else model_cells, structure.max_model_cells)
+        self.limit = structure.max_model_cells if limit is None else min(limit, structure.max_model_cells)
         self.purse = Purse(rho)
         self.structure = structure
         self.reduction, zeros = reduce(window.shape, structure)
