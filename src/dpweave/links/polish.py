@@ -16,7 +16,7 @@ itself minimises. F only falls.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -36,6 +36,8 @@ PAIRS = 1 << 15
 ENOUGH = 0.005
 """A round that lowers F by less than this share of it is the last but few."""
 PATIENCE = 3
+MOST_TABLES = 40
+"""Cliques that are looked at: those whose fit leans most, in units of their noise."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,38 @@ class _Table:
         return off
 
 
+class _Joint(NamedTuple):
+    """How a fit spreads links over the cells of a clique, left by right, and how precisely that was measured."""
+
+    workload: Workload
+    frequencies: FloatArray
+    precision: float
+
+    @property
+    def chance(self) -> FloatArray:
+        return np.asarray(np.multiply.outer(self.frequencies.sum(axis=1), self.frequencies.sum(axis=0)))
+
+    def leaning(self) -> float:
+        """How far it is off chance, in units of the noise."""
+        return self.precision * float(((self.frequencies - self.chance) ** 2).sum())
+
+    def table(self, pairs: IntArray, problem: LinkProblem) -> _Table:
+        """State what the links ``pairs`` should come to: raked to what degrees dictate, by the odds beyond chance."""
+        u = cells(problem.left, self.workload.left, problem.shape, rows=problem.left_rows)[pairs[:, 0]]
+        v = cells(problem.right, self.workload.right, problem.shape, rows=problem.right_rows)
+        rows, columns = (
+            np.bincount(at, minlength=size).astype(np.float64)
+            for at, size in zip((u, v[pairs[:, 1]]), self.frequencies.shape, strict=True)
+        )
+        odds = np.where(self.chance > 0, self.frequencies / np.maximum(self.chance, 1e-300), 1.0)
+        return _Table(u * len(columns), v, rake(np.maximum(odds, 1e-12), rows, columns).ravel(), self.precision)
+
+
+def _joint(workload: Workload, fitted: FloatArray, precision: float, problem: LinkProblem) -> _Joint:
+    height = int(np.prod([problem.shape[c] for c in workload.left]))
+    return _Joint(workload, fitted.reshape(height, -1), precision)
+
+
 def polish(
     pairs: IntArray,
     problem: LinkProblem,
@@ -81,7 +115,9 @@ def polish(
     That is, for every clique, the frequencies of its cells and the precision with which they were measured.
     For relations in which a left row has at most one link, so that no exchange can repeat a pair.
     """
-    tables = [_table(w, *found, pairs, problem) for w, found in fitted.items() if w.left and w.right]
+    across = [_joint(w, *found, problem) for w, found in fitted.items() if w.left and w.right]
+    most = sorted(across, key=_Joint.leaning, reverse=True)[:MOST_TABLES]
+    tables = [joint.table(pairs, problem) for joint in most]
     if not tables or len(pairs) < 2:
         return pairs
     ends = pairs[:, 1].copy()
@@ -103,18 +139,6 @@ def polish(
         if stalled > PATIENCE:
             break
     return np.stack([pairs[:, 0], ends], axis=1)
-
-
-def _table(workload: Workload, fitted: FloatArray, precision: float, pairs: IntArray, problem: LinkProblem) -> _Table:
-    u = cells(problem.left, workload.left, problem.shape, rows=problem.left_rows)[pairs[:, 0]]
-    v = cells(problem.right, workload.right, problem.shape, rows=problem.right_rows)
-    joint = fitted.reshape(int(np.prod([problem.shape[c] for c in workload.left])), -1)
-    rows = np.bincount(u, minlength=joint.shape[0]).astype(np.float64)
-    columns_ = np.bincount(v[pairs[:, 1]], minlength=joint.shape[1]).astype(np.float64)
-    # Weights are the odds beyond the margins of the fit itself.
-    margins = np.multiply.outer(joint.sum(axis=1), joint.sum(axis=0))
-    odds = np.where(margins > 0, joint / np.maximum(margins, 1e-300), 1.0)
-    return _Table(u * joint.shape[1], v, rake(np.maximum(odds, 1e-12), rows, columns_).ravel(), precision)
 
 
 def _distance(tables: list[_Table], off: list[FloatArray]) -> float:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dpweave.links.degrees import Degrees
     from dpweave.privacy.window import Columns, FloatArray, IntArray, NoisyMarginal
 
-FIT_CELLS = 1 << 19
+FIT_CELLS = 1 << 18
 """Pairs of row types that a fit sees at most: of more, a sample stands for all (ALGORITHMS B4)."""
 
 LINKS_DOUBT = 0.1
