@@ -56,19 +56,28 @@ class _Table:
         """How many links there are per cell, if they lead to the right rows ``ends``."""
         return np.bincount(self.left + self.right[ends], minlength=len(self.target)).astype(np.float64)
 
-    def change(self, off: FloatArray, one: IntArray, two: IntArray, ends: IntArray) -> FloatArray:
-        """By how much its part of F changes where links ``one`` and ``two`` exchange ends, each pair alone."""
-        u, w, v, x = self.left[one], self.left[two], self.right[ends[one]], self.right[ends[two]]
+    def change(self, off: FloatArray, some: _Exchanges) -> FloatArray:
+        """By how much its part of F changes where two links exchange ends, each pair alone."""
+        u, w, v, x = self.left[some.one], self.left[some.two], self.right[some.ends], self.right[some.others]
         change = 4 + 2 * (off[u + x] + off[w + v] - off[u + v] - off[w + x])
         return self.precision * np.where((u != w) & (v != x), change, 0.0)
 
-    def moved(self, off: FloatArray, one: IntArray, two: IntArray, ends: IntArray) -> FloatArray:
-        """How far counts are off after links ``one`` and ``two`` exchanged ends."""
+    def moved(self, off: FloatArray, some: _Exchanges) -> FloatArray:
+        """How far counts are off after links exchanged ends."""
         off = off.copy()
-        u, w, v, x = self.left[one], self.left[two], self.right[ends[one]], self.right[ends[two]]
+        u, w, v, x = self.left[some.one], self.left[some.two], self.right[some.ends], self.right[some.others]
         np.add.at(off, np.concatenate([u + x, w + v]), 1.0)
         np.subtract.at(off, np.concatenate([u + v, w + x]), 1.0)
         return off
+
+
+class _Exchanges(NamedTuple):
+    """Links ``one`` and ``two`` that may exchange the ends they have now."""
+
+    one: IntArray
+    two: IntArray
+    ends: IntArray
+    others: IntArray
 
 
 class _Joint(NamedTuple):
@@ -117,28 +126,34 @@ def polish(
     """
     across = [_joint(w, *found, problem) for w, found in fitted.items() if w.left and w.right]
     most = sorted(across, key=_Joint.leaning, reverse=True)[:MOST_TABLES]
-    tables = [joint.table(pairs, problem) for joint in most]
-    if not tables or len(pairs) < 2:
+    if not most or len(pairs) < 2:
         return pairs
-    ends = pairs[:, 1].copy()
+    order = rng.permutation(
+        len(pairs)
+    )  # so that links next to each other are any two, and memory is read from front to back
+    pairs = pairs[order]
+    tables = [joint.table(pairs, problem) for joint in most]
+    starts, ends = pairs[:, 0], pairs[:, 1].copy()
     off = [t.counts(ends) - t.target for t in tables]
     score = _distance(tables, off)
     stalled, bold = 0, 1.0
     for _ in range(ROUNDS):
-        one, two = _exchanges(pairs[:, 0], ends, tables, off, bold, rng, bars_self=problem.bars_self)
-        if not len(one):
+        made = _exchanges(starts, ends, tables, off, bold, rng, bars_self=problem.bars_self)
+        if not len(made.ends):
             break
-        tried = [t.moved(o, one, two, ends) for t, o in zip(tables, off, strict=True)]
+        tried = [t.moved(o, made) for t, o in zip(tables, off, strict=True)]
         reached = _distance(tables, tried)
         stalled = 0 if reached < (1 - ENOUGH) * score else stalled + 1
         if reached < score:
-            ends[one], ends[two] = ends[two], ends[one]
+            ends[made.one], ends[made.two] = made.others, made.ends
             off, score = tried, reached
         else:
             bold /= 2
         if stalled > PATIENCE:
             break
-    return np.stack([pairs[:, 0], ends], axis=1)
+    polished = np.empty_like(pairs)
+    polished[order] = np.stack([starts, ends], axis=1)
+    return polished
 
 
 def _distance(tables: list[_Table], off: list[FloatArray]) -> float:
@@ -154,21 +169,32 @@ def _exchanges(
     rng: np.random.Generator,
     *,
     bars_self: bool,
-) -> tuple[IntArray, IntArray]:
-    """Find the exchanges of one round that lower F most, as two links each.
+) -> _Exchanges:
+    """Find the exchanges of one round that lower F most.
 
     Gains are those of one exchange made alone. To keep many at once from overshooting, a round makes an eighth of those
     that the distance left calls for.
     """
-    some = rng.permutation(len(ends))[: 2 * min(PAIRS, len(ends) // 2)]
-    one, two = some[0::2], some[1::2]
-    change = np.zeros(len(one))
+    some = _drawn(ends, rng)
+    change = np.zeros(len(some.ends))
     for t, o in zip(tables, off, strict=True):
-        change += t.change(o, one, two, ends)
+        change += t.change(o, some)
     if bars_self:
-        change[(starts[one] == ends[two]) | (starts[two] == ends[one])] = 0.0
+        change[(starts[some.one] == some.others) | (starts[some.two] == some.ends)] = 0.0
     wrong = sum(t.precision * float(np.abs(o).sum()) for t, o in zip(tables, off, strict=True))
     most = max(1, int(bold * wrong / (8 * sum(t.precision for t in tables))))
     chosen = np.argsort(change, kind="stable")[:most]
     chosen = chosen[change[chosen] < 0]
-    return one[chosen], two[chosen]
+    return _Exchanges(some.one[chosen], some.two[chosen], some.ends[chosen], some.others[chosen])
+
+
+def _drawn(ends: IntArray, rng: np.random.Generator) -> _Exchanges:
+    """Draw pairs of links: any, or, of many, two runs of neighbours, which are in random order."""
+    if len(ends) < 4 * PAIRS:
+        some = rng.permutation(len(ends))[: 2 * min(PAIRS, len(ends) // 2)]
+        one, two = some[0::2], some[1::2]
+    else:
+        first = int(rng.integers(0, len(ends) - 2 * PAIRS + 1))
+        second = int(rng.integers(first + PAIRS, len(ends) - PAIRS + 1))
+        one, two = np.arange(first, first + PAIRS), np.arange(second, second + PAIRS)
+    return _Exchanges(one, two, ends[one], ends[two])

@@ -59,9 +59,9 @@ def round_types(expected: FloatArray, totals: IntArray, rng: np.random.Generator
     in each column. So in sorted order every run of rows has nearly the right sum in every column, and a row's own
     leaning is not drowned by what others left: the feedback is proportional and on average nothing.
 
-    Rows that take no more than a quarter of what a column expects to come, or of two links, see the same carry and are rounded at
-    once; that they fall on different columns is seen to by r, which goes on by the golden section
-    from one to the next.
+    Rows whose links, in the mean, take no more than a quarter of what their column expects to come, or of two, see the same
+    carry and are rounded at once; that they fall on different columns is seen to by r, which goes on by the golden section from
+    one to the next.
 
     >>> round_types(np.full((4, 2), 0.5), np.ones(4, dtype=np.int64), np.random.default_rng(0)).sum(axis=0)
     array([2, 2])
@@ -72,7 +72,7 @@ def round_types(expected: FloatArray, totals: IntArray, rng: np.random.Generator
     mass = expected.sum(axis=1)
     scale = np.divide(totals, mass, out=np.zeros(len(mass)), where=mass > 0)[:, None]
     totals = np.where(mass > 0, totals, 0)[:, None]
-    taken = (expected / np.clip(left_over, 1e-12, _AHEAD)).max(axis=1, initial=0.0)
+    taken = (expected * expected / np.clip(left_over, 1e-12, _AHEAD)).sum(axis=1) * scale[:, 0]
     blocks = np.concatenate([[0], np.flatnonzero(np.diff(np.floor(np.cumsum(taken) / _AT_ONCE))) + 1, [len(totals)]])
     bounds = np.zeros((int(np.diff(blocks).max()), expected.shape[1] + 1), dtype=np.int64)
     for first, end in pairwise(blocks.tolist()):
