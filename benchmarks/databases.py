@@ -296,6 +296,7 @@ def movielens_facts(real: Mapping[str, pa.Table], db: Mapping[str, pa.Table]) ->
 
 def mean_ratings(tables: Mapping[str, pa.Table]) -> dict[str, float]:
     users, movies, ratings = (tables[t] for t in ("users", "movies", "ratings"))
+    ratings = ratings.filter(ratings["rating"].is_valid())
     rating = ratings["rating"].cast("float64").to_numpy()
     user = _positions(ratings["user_id"], users["user_id"])
     movie = _positions(ratings["movie_id"], movies["movie_id"])

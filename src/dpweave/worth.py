@@ -44,7 +44,7 @@ UNKNOWN_DEGREES = 6
 UNKNOWN = 1.0
 """Variance of the cells of a column of which nothing is known."""
 SELECTIVE = 0.25
-"""Variance of the cells of a column by which it may be told who is linked to (fathers by their age and sex)."""
+"""Variance of the cells of a column by which it may be told who is linked to (fathers by age and sex, films by genre)."""
 LEAST = 0.3
 """No task gets less than this part of an even share, since all of this rests on guesses."""
 
@@ -167,11 +167,12 @@ def relation_worth(
 
 
 def _is_selective(plan: Plan, relation: Relation) -> bool:
-    """Whether a key may lead to some rows of its target rather than to others: it is one that links, and may be null."""
+    """Whether a key may lead to some rows of its target rather than to others: a public one, or one that links and may be null."""
     table = plan.database[relation.table]
     key = table.key[relation.key]
-    linking = plan.promise.is_private(key) and not plan.promise.is_owning(relation.table, relation.key)
-    return linking and relation.joint is None and table.is_nullable(key)
+    if plan.promise.is_owning(relation.table, relation.key) or relation.joint is not None:
+        return False
+    return not plan.promise.is_private(key) or table.is_nullable(key)
 
 
 def varying(plan: Plan, relation: Relation) -> tuple[dict[str, int], dict[str, int]]:
