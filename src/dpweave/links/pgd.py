@@ -45,8 +45,8 @@ class PGD:
     - ``fitted``: which ``worst`` workloads a slice is fitted to, those with the largest error (``"worst"``, the text) or
       as many at ``"random"``. Where noise is large the largest error is that of the noisiest workload.
     - ``start``: where descent in a slice begins. The text says at random and not from which law. ``"links"`` are the
-      links the slice has, ``"even"`` gives every pair the same weight, which is the mean of any random start, and
-      ``"random"`` are as many random links (the code).
+      links the slice has; ``"even"`` gives every pair the same weight, the mean of every random start that prefers no
+      pair; ``"random"`` are as many random links (the code).
     - ``projection``: the ``"nearest"`` feasible point (`thm::proj_cf`), or the clipped one ``"rescaled"`` to the number
       of links (the code; many-to-many only). From links, 100 steps to the nearest points move few of them; rescaled
       steps move most.
