@@ -493,3 +493,27 @@ def test_the_command_line_never_holds_a_large_copy(
     assert ended.value.code == 0
     told = json.loads(capsys.readouterr().out)
     assert told["rows"]["shop"] == pq.read_metadata(tmp_path / "copy" / "shop.parquet").num_rows > 250
+
+
+@pytest.mark.parametrize("method", ["map", "random"])
+def test_a_bound_smaller_than_the_number_of_parts_costs_no_links_and_holds_over_all_of_them(monkeypatch, method):
+    link = dataclasses.replace(key("shop", "shop", "linking", 3), method=method)
+    shop = ColumnPlan(number("shop", nullable=True), None)
+    plan = Plan(
+        (
+            TablePlan("shop", (ColumnPlan(ID, None), KIND), ("id",)),
+            TablePlan("user", (ColumnPlan(ID, None), KIND, shop), ("id",), keys=(link,)),
+        ),
+        protect=("user", "shop"),
+    )
+    linked = np.repeat(np.arange(120), 3)[:280]
+    target = pd.Series([*linked, *[None] * 1720], dtype="Int64")
+    source = {"shop": frame(120, kind=kinds(120)), "user": frame(2000, kind=kinds(2000), shop=target)}
+    model = dw.fit(source, plan, epsilon=200.0, delta=1e-6, insecure_seed=1)
+    monkeypatch.setattr(parts, "PART_VALUES", 900)
+    count, common = divide(plan, model.fabric.expected_rows(1.0))
+    assert count > 3
+    assert common == {"shop"}
+    found = model.sample(seed=1)["user"]["shop"].drop_null().to_pandas()
+    assert found.value_counts().max() <= 3
+    assert abs(len(found) - 280) <= 8

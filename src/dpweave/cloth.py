@@ -81,6 +81,16 @@ class Cloth:
         """Whether parts have rows of their own that lead by ``key`` to private rows they have in common."""
         return key.target in self.warp.common and name not in self.warp.common
 
+    def room(self, name: str, key: ForeignKey, bound: int) -> int | IntArray:
+        """How many rows of this part may lead to a target by ``key``, one number per target where parts share it.
+
+        All parts together keep the ``bound``.
+        """
+        if not self.is_divided(name, key):
+            return bound
+        totals = np.full(self.rows[key.target], bound, dtype=np.int64)
+        return self.part.shares(totals, self.rng("bound", name, key.name, common=True))
+
     def places(self, name: str, keys: Sequence[ForeignKey]) -> IntArray | None:
         """One number per combination of targets, the same in every part; None where no two parts can have one."""
         if self.part.count == 1 or not all(k.target in self.ready or k.target in self.warp.common for k in keys):

@@ -34,16 +34,14 @@ def random_targets(
         chosen = rng.permutation(chosen)[: len(places)]
         target[chosen] = places[: len(chosen)]
         return target
-    capacity = 1 if plan.table.is_unique(key.key.columns) else key.max_degree
-    tight = capacity == 1
-    if capacity is not None and cloth.is_divided(name, key.key):
-        capacity = cloth.part.share(capacity)
+    bound = 1 if plan.table.is_unique(key.key.columns) else key.max_degree
+    capacity = None if bound is None else cloth.room(name, key.key, bound)
     here, there = _agreement(cloth, plan, key.key)
     for rows, candidates in _meetings(chosen, here[chosen], there):
-        most = capacity
-        if most is not None and not tight and len(candidates) and not plan.table.is_nullable(key.key):
+        most = capacity if capacity is None or isinstance(capacity, int) else capacity[candidates]
+        if most is not None and bound != 1 and len(candidates) and not plan.table.is_nullable(key.key):
             # Bounds limit what is measured; a row that must have a target gets one even where they are too tight.
-            most = max(most, -(-len(rows) // len(candidates)))
+            most = np.maximum(most, -(-len(rows) // len(candidates)))
         target[rows] = draw_targets(len(rows), candidates, capacity=most, rng=rng)
     return target
 
@@ -213,21 +211,26 @@ def _repeats(cloth: Cloth, name: str, keys: list[ForeignKey]) -> Mask:
     return repeated & ~null
 
 
-def draw_targets(children: int, candidates: IntArray, *, capacity: int | None, rng: np.random.Generator) -> IntArray:
+def draw_targets(
+    children: int, candidates: IntArray, *, capacity: int | IntArray | None, rng: np.random.Generator
+) -> IntArray:
     """Draw one of ``candidates`` for each child, none more than ``capacity`` times; -1 where there is no room left.
 
     >>> draw_targets(5, np.array([7, 8]), capacity=2, rng=np.random.default_rng(0)).tolist().count(-1)
     1
+    >>> draw_targets(3, np.array([7, 8]), capacity=np.array([0, 2]), rng=np.random.default_rng(0)).tolist().count(8)
+    2
     """
     out = np.full(children, -1, dtype=np.int64)
     if not len(candidates) or not children:
         return out
     if capacity is None:
         return np.asarray(candidates[rng.integers(0, len(candidates), children)], dtype=np.int64)
-    places = len(candidates) * capacity
+    ends = np.cumsum(np.broadcast_to(capacity, len(candidates)))
+    places = int(ends[-1])
     chosen = distinct(places, min(children, places), rng)
     rows = np.arange(children) if children <= places else np.sort(rng.permutation(children)[:places])
-    out[rows] = candidates[chosen // capacity]
+    out[rows] = candidates[np.searchsorted(ends, chosen, side="right")]
     return out
 
 

@@ -330,7 +330,7 @@ class Weaver:
         degrees = match_total(degrees, problem.links, cap=max(problem.links, 1), rng=rng)
         return Degrees(right=degrees, right_seen=share)
 
-    def _bound(self, relation: Relation) -> int | None:
+    def _bound(self, relation: Relation) -> int | IntArray | None:
         """How many rows may lead to one in this part, where counts show no more: by promise, or because the others were cut off.
 
         Under ``entity`` a row that must have a target has one beyond the bound too, so that degrees are not known to end there.
@@ -342,7 +342,7 @@ class Weaver:
         bound = promise.bounds[relation.table, relation.key]
         if promise.neighbours == "entity" and not table.is_nullable(key):
             return None
-        return self._cloth.part.share(bound) if self._cloth.is_divided(relation.table, key) else bound
+        return self._cloth.room(relation.table, key, bound)
 
     def _problem(self, relation: Relation) -> tuple[LinkProblem | None, IntArray]:
         """State what is to be linked: the left rows that have a target, all right rows, and how many links."""
@@ -354,9 +354,10 @@ class Weaver:
         if relation.joint is None:
             rows = self._cloth.with_target(relation.table, relation.key)
         bound = self._bound(relation)
-        if bound is not None and table.is_nullable(key) and len(rows) > bound * self._cloth.rows[key.target]:
-            order = self._cloth.rng("room", relation.table, relation.key).permutation(rows)
-            rows = np.sort(order[: bound * self._cloth.rows[key.target]])
+        if bound is not None and table.is_nullable(key):
+            room = int(np.broadcast_to(bound, self._cloth.rows[key.target]).sum())
+            if len(rows) > room:
+                rows = np.sort(self._cloth.rng("room", relation.table, relation.key).permutation(rows)[:room])
         links = len(rows) if relation.joint is None else self._cloth.rows[relation.table]
         if relation.kind == "one-to-one":
             links = min(links, self._cloth.rows[key.target])

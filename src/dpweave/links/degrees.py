@@ -27,14 +27,14 @@ class Degrees:
     """What is known of the degrees in a relation; every part may be missing.
 
     ``left`` and ``right`` are the degrees that synthetic rows shall have. Where they are not known, ``left_bound`` and
-    ``right_bound`` cap them. ``left_seen`` and ``right_seen`` are the shares of a row's links that survive bounding:
+    ``right_bound`` cap them, the latter for all rows or row by row. ``left_seen`` and ``right_seen`` are the shares of a row's links that survive bounding:
     1 if missing, and :func:`seen` of the degree otherwise.
     """
 
     left: IntArray | None = None
     right: IntArray | None = None
     left_bound: int | None = None
-    right_bound: int | None = None
+    right_bound: int | IntArray | None = None
     left_seen: FloatArray | None = None
     right_seen: FloatArray | None = None
 
@@ -45,7 +45,7 @@ class Degrees:
                 raise UsageError(f"{name}: one number of at least 0 per row is needed")
         for name in ("left_bound", "right_bound"):
             bound = getattr(self, name)
-            if bound is not None and bound < 1:
+            if isinstance(bound, int) and bound < 1:
                 raise UsageError(f"{name} = {bound}: a bound on degrees is at least 1")
 
 

@@ -31,23 +31,23 @@ def draw_links(fit: LinkFit, problem: LinkProblem, *, degrees: Degrees = UNKNOWN
     one_left = problem.kind != "many-to-many"
     one_right = problem.kind == "one-to-one"
     partners = problem.right_rows - problem.bars_self
-    caps = [
-        1 if one_left else min(degrees.left_bound or partners, partners),
-        1 if one_right else min(degrees.right_bound or problem.left_rows, problem.left_rows),
-    ]
+    left_cap = 1 if one_left else min(degrees.left_bound or partners, partners)
+    right_cap: IntArray = np.full(problem.right_rows, 1 if one_right else problem.left_rows, dtype=np.int64)
+    if degrees.right_bound is not None:
+        right_cap = np.minimum(right_cap, degrees.right_bound)
     wanted = np.ones(problem.left_rows, dtype=np.int64) if problem.kind == "one-to-many" else degrees.left
     if wanted is not None:
         wanted = np.minimum(wanted, 1 if one_left else partners)
     links = problem.links if wanted is None else int(wanted.sum())
     shares = _type_shares(fit, left, right, wanted, degrees.right, rng)
     if wanted is None:
-        links = min(links, caps[0] * problem.left_rows, caps[1] * problem.right_rows)
-        wanted = _spread_shares(shares[0], left, links, caps[0], rng)
+        links = min(links, left_cap * problem.left_rows, int(right_cap.sum()))
+        wanted = _spread_shares(shares[0], left, links, np.full(problem.left_rows, left_cap), rng)
     if degrees.right is not None:
         most = 1 if one_right else problem.left_rows
         others = match_total(np.minimum(degrees.right, most), links, cap=most, rng=rng)
     else:
-        others = _spread_shares(shares[1], right, links, _cap(links, caps[1], problem.right_rows), rng)
+        others = _spread_shares(shares[1], right, links, _relaxed(right_cap, links), rng)
     pairs = wire(
         fit.weights, left, right, left_degrees=wanted, right_degrees=others, rng=rng, same_table=problem.bars_self
     )
@@ -70,13 +70,16 @@ def _drawing_types(fit: LinkFit, problem: LinkProblem) -> tuple[RowTypes, RowTyp
     return (left, right) if left.count * right.count <= _EVEN_CELLS else (left, narrow)
 
 
-def _cap(links: int, cap: int, rows: int) -> int:
-    """Relax a bound that cannot hold: exact left degrees come first."""
-    return max(cap, -(-links // rows))
+def _relaxed(cap: IntArray, links: int) -> IntArray:
+    """Relax bounds that cannot hold: exact left degrees come first."""
+    short = links - int(cap.sum())
+    return cap if short <= 0 else cap - (-short // len(cap))
 
 
-def _spread_shares(shares: FloatArray, types: RowTypes, links: int, cap: int, rng: np.random.Generator) -> IntArray:
-    capacity = types.multiplicity.astype(np.float64) * cap
+def _spread_shares(
+    shares: FloatArray, types: RowTypes, links: int, cap: IntArray, rng: np.random.Generator
+) -> IntArray:
+    capacity = np.bincount(types.of_row, weights=cap, minlength=types.count).astype(np.float64)
     return spread(whole(fill(shares * links, capacity, float(links)), links, rng), types, cap=cap, rng=rng)
 
 

@@ -106,15 +106,16 @@ def rake(weights: FloatArray, rows: FloatArray, columns: FloatArray) -> FloatArr
     return scaled
 
 
-def spread(totals: IntArray, types: RowTypes, *, cap: int, rng: np.random.Generator) -> IntArray:
-    """Degrees of rows that add up to ``totals`` per type, each link on a row at random, none above ``cap``.
+def spread(totals: IntArray, types: RowTypes, *, cap: int | IntArray, rng: np.random.Generator) -> IntArray:
+    """Degrees of rows that add up to ``totals`` per type, each link on a row at random, none above its ``cap``.
 
     >>> types = RowTypes.of({"a": np.array([0, 0, 1])}, ["a"], shape={"a": 2})
     >>> spread(np.array([4, 1]), types, cap=2, rng=np.random.default_rng(0))
     array([2, 2, 1])
     """
-    if (totals > types.multiplicity * cap).any():
-        raise UsageError(f"more links than rows of a type can carry with at most {cap} each")
+    caps = np.broadcast_to(cap, types.rows)
+    if (totals > np.bincount(types.of_row, weights=caps, minlength=types.count)).any():
+        raise UsageError(f"more links than rows of a type can carry with at most {caps.max()} each")
     members, starts = types.members
     degrees = np.zeros(types.rows, dtype=np.int64)
     left_over = totals.copy()
@@ -124,12 +125,12 @@ def spread(totals: IntArray, types: RowTypes, *, cap: int, rng: np.random.Genera
         of = np.repeat(np.arange(types.count), left_over)
         at = starts[of] + (rng.random(len(of)) * types.multiplicity[of]).astype(np.int64)
         degrees += np.bincount(members[at], minlength=types.rows)
-        excess = np.maximum(degrees - cap, 0)
+        excess = np.maximum(degrees - caps, 0)
         degrees -= excess
         left_over = np.bincount(types.of_row, weights=excess, minlength=types.count).astype(np.int64)
     for u in np.flatnonzero(left_over):  # nearly full types: fill what room there is, in order
         rows = members[starts[u] : starts[u + 1]]
-        room = np.cumsum(cap - degrees[rows])
+        room = np.cumsum(caps[rows] - degrees[rows])
         degrees[rows] += np.diff(np.minimum(room, left_over[u]), prepend=0)
     return degrees
 
