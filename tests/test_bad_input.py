@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import math
 import zipfile
+from typing import TYPE_CHECKING
 
 import duckdb
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import dpweave as dw
@@ -22,6 +25,10 @@ from dpweave.errors import (
     UsageError,
 )
 from dpweave.plan import Plan
+from dpweave.privacy.ledger import set_cap
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SECRET = 471104711
 """A value that no message may quote."""
@@ -310,5 +317,40 @@ def test_a_line_that_does_not_fit_its_csv_header_is_refused_before_anything_is_c
     plan = dw.Plan.draft(tmp_path, protect=["people"])
     with pytest.raises(SourceError, match="a CSV file has a line that does not fit its header") as refused:
         dw.fit(tmp_path, plan, epsilon=1, delta=1e-6, ledger=tmp_path / "ledger.jsonl")
-    assert not (tmp_path / "ledger.jsonl").exists()
     assert str(SECRET) not in str(refused.value)
+    assert _charges(tmp_path / "ledger.jsonl") == 0
+
+
+def test_a_damaged_parquet_file_is_refused_before_anything_is_charged(tmp_path):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    values = pa.array(np.random.default_rng(0).integers(0, 1 << 40, 5000))
+    table = pa.table(
+        {"id": pa.array(range(5000)), "x": values}, schema=pa.schema([("id", "int64", False), ("x", "int64", False)])
+    )
+    pq.write_table(table, folder / "people.parquet", use_dictionary=False)
+    column = pq.read_metadata(folder / "people.parquet").row_group(0).column(1)
+    content = bytearray((folder / "people.parquet").read_bytes())
+    start = column.data_page_offset
+    content[start : start + column.total_compressed_size] = b"\xff" * column.total_compressed_size
+    (folder / "people.parquet").write_bytes(content)
+    plan = dw.Plan.draft(folder, protect=["people"])
+    with pytest.raises(SourceError, match="'people' cannot be read to its end"):
+        dw.fit(folder, plan, epsilon=1, delta=1e-6, ledger=tmp_path / "ledger.jsonl")
+    assert _charges(tmp_path / "ledger.jsonl") == 0
+
+
+def test_no_file_is_read_where_the_budget_is_used_up(tmp_path):
+    folder, book = tmp_path / "data", tmp_path / "ledger.jsonl"
+    folder.mkdir()
+    (folder / "people.csv").write_text("id,x\n" + "".join(f"{i},{i % 3}\n" for i in range(300)))
+    plan = dw.Plan.draft(folder, protect=["people"])
+    dw.fit(folder, plan, epsilon=1, delta=1e-6, ledger=book)
+    set_cap(book, database="data", epsilon=1.0, delta=1e-6)
+    (folder / "people.csv").write_text("id,x\n1,2,3\n")
+    with pytest.raises(BudgetError):
+        dw.fit(folder, plan, epsilon=1, delta=1e-6, ledger=book)
+
+
+def _charges(book: Path) -> int:
+    return sum(json.loads(line)["kind"] == "charge" for line in book.read_text().splitlines())

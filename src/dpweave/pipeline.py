@@ -95,7 +95,8 @@ def fit(
         book = Ledger.open(ledger, database=opened.name, limit=limit, tables=plan.protect, label=label)
         noise = None if insecure_seed is None else InsecureNoise(insecure_seed)
         curator = Curator(opened, plan.promise, ledger=book, noise=noise)
-        with report.step("check keys and bounds"):
+        with report.step("check files, keys and bounds"):
+            opened.require_whole(plan.database.names)
             curator.check()
         elsewhere = _charge_external(book, plan, brought)
         public = {}

@@ -86,9 +86,14 @@ class Source(ABC):
 
     @final
     def require_tables(self, names: Iterable[str]) -> None:
-        """Refuse names that are no tables here, tables that may not be read, and files that cannot be read to their end."""
+        """Refuse names that are no tables here, or tables that may not be read."""
         for name in names:
             self._require_readable(self._stored(name))
+
+    @final
+    def require_whole(self, names: Iterable[str]) -> None:
+        """Read files to their end, and refuse those for which that fails; engines answer for their own."""
+        for name in names:
             self._require_whole(self._stored(name))
 
     @property
@@ -259,8 +264,8 @@ class Source(ABC):
     @abstractmethod
     def _require_readable(self, table: Table) -> None: ...
 
-    def _require_whole(self, table: Table) -> None:  # noqa: B027 - engines answer for their own files
-        """Refuse a file that cannot be read to its end."""
+    def _require_whole(self, table: Table) -> None:  # noqa: B027 - nothing to do for engines
+        """Read the file of a table to its end."""
 
     @abstractmethod
     def _raw(self, stored: Table, declared: Table) -> ibis.Table: ...
