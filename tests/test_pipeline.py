@@ -247,3 +247,20 @@ def test_what_links_see_of_rows_weighs_in_their_table(plan):
     assert all(set(s[:-1]) <= {c.name for c in plan.table["users"].modelled} for s in seen)
     assert seen["age", "#members.member"] == 6  # with one of the group, and one of six more of the member and around
     assert not _linked(plan, "groups")  # which own nothing
+
+
+@pytest.mark.parametrize("mechanism", ["mst", "aim"])
+@pytest.mark.parametrize("weight", [1e-6, 1.0, 1e6])
+def test_no_weight_of_a_workload_stops_a_fit(mechanism, weight):
+    columns = {c: {"type": "int64", "nullable": False, "domain": {"low": 0, "high": 2, "bins": 3}} for c in "abcdef"}
+    table = {
+        "mechanism": mechanism,
+        "primary_key": ["id"],
+        "columns": {"id": {"type": "int64", "nullable": False, "domain": "key"}, **columns},
+    }
+    workload = {"columns": ["t.a", "t.b"], "weight": weight}
+    plan = Plan.from_dict({"protect": ["t"], "tables": {"t": table}, "workloads": [workload]})
+    frame = {"t": pa.table({"id": range(60)} | {c: [(i * ord(c)) % 3 for i in range(60)] for c in columns})}
+    model = dw.fit(frame, plan, epsilon=1.0, delta=1e-6, insecure_seed=1)
+    assert model.certificate.epsilon == pytest.approx(1.0, abs=1e-9)
+    assert set(model.sample(seed=1)["t"].column_names) == {"id", *columns}

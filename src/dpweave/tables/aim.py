@@ -13,7 +13,7 @@ from dpweave.errors import UsageError
 from dpweave.privacy.window import Candidate, Columns
 from dpweave.tables.base import Registration, Structure
 from dpweave.tables.graphical.table import GraphicalTable, restore
-from dpweave.tables.session import Session, polish
+from dpweave.tables.session import Session, graded, polish
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -155,8 +155,7 @@ def closure(session: Session) -> dict[Columns, float]:
             break
         # The sum over the workload of the columns shared is a sum over columns of the workload that has them.
         candidates[clique] = sum(reach[column] for column in clique)
-    largest = max(candidates.values(), default=1.0)
-    return {clique: weight / largest for clique, weight in candidates.items()}
+    return graded(candidates)
 
 
 REGISTRATION = Registration(make=AIM, restore=restore)

@@ -10,7 +10,7 @@ from dpweave.errors import UsageError
 from dpweave.privacy.window import Candidate, Columns
 from dpweave.tables.base import Registration, Structure
 from dpweave.tables.graphical.table import GraphicalTable, restore
-from dpweave.tables.session import Session, polish
+from dpweave.tables.session import Session, graded, polish
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -93,7 +93,7 @@ class MST:
 
 
 def small_pairs(session: Session) -> dict[Columns, float]:
-    """Pairs of modelled columns and their worth, at most 1: within the size limits, smallest first until memory is full."""
+    """Pairs of modelled columns and their worth: within the size limits, smallest first until memory is full."""
     worth = _worth(session)
     kept: dict[Columns, float] = {}
     used = 0
@@ -103,8 +103,7 @@ def small_pairs(session: Session) -> dict[Columns, float]:
         if cells > session.structure.max_cells or used > MAX_PREDICTED:
             break
         kept[pair] = worth[pair]
-    largest = max(kept.values(), default=1.0)
-    return {pair: weight / largest for pair, weight in kept.items()}
+    return graded(kept)
 
 
 def _worth(session: Session) -> dict[Columns, float]:

@@ -24,6 +24,8 @@ COUNT_WEIGHT = 0.2
 """Budget of the row count, where the model has to measure it, relative to that of one column."""
 RARE = 2.5
 """A category is rare when its noisy count is below this many times the noise of its cells, added up."""
+GRADES = 1024.0
+"""Weights of a choice lie between this and one over it."""
 LEAST_SHARE = 1e-3
 """Where a fit starts, a category that was counted as nothing has this much of what it was merged with."""
 
@@ -246,3 +248,13 @@ def polish(session: Session, progress: Callable[[str, float], None]) -> Graphica
     session.solve(iterations=400, tolerance=1e-5)
     progress("fitted", 1.0)
     return session.finish()
+
+
+def graded(worth: Mapping[Columns, float]) -> dict[Columns, float]:
+    """Scale weights to where choices tell them apart: they are rounded to 1/1024 there, and none may come to nothing.
+
+    >>> graded({("a",): 2.0, ("b",): 1.0, ("c",): 1e-9})
+    {('a',): 1024.0, ('b',): 512.0, ('c',): 0.0009765625}
+    """
+    largest = max(worth.values(), default=1.0)
+    return {columns: max(weight / largest * GRADES, 1 / GRADES) for columns, weight in worth.items()}
