@@ -162,6 +162,7 @@ def test_links_are_foretold_from_public_facts(shop):
         assert 0 < found.learned < weak[relation].learned <= weak[relation].at_random <= 200
         assert 2 <= found.best_k <= shop.k
         assert found.best_max_degree is None
+    assert "best k" in str(shop.explain(epsilon=10.0, delta=1e-6))
     more = replace(shop, tables=tuple(replace(t, rows=10**6) for t in shop.tables))
     assert all(f.learned < strong[r].learned for r, f in foretold(more, 10.0).items())
 

@@ -175,12 +175,12 @@ def _links(e: Explanation) -> str:
         return ""
     lines = [
         "How well links can be learned (rough; 0 is perfect, 200 the worst)",
-        f"  {'key':<40} {'at random':>10} {'learned':>9} {'best max_degree':>16}",
+        f"  {'key':<33} {'at random':>9} {'learned':>8} {'best max_degree':>16} {'best k':>7}",
     ]
     for f in e.forecast.links:
         best = "" if f.best_max_degree is None else f"{f.best_max_degree:,}"
-        name = _clip(f"{f.table}.{f.key} → {f.target}", 40)
-        lines.append(f"  {name:<40} {f.at_random:>10.3g} {f.learned:>9.3g} {best:>16}")
+        name = _clip(f"{f.table}.{f.key} → {f.target}", 33)
+        lines.append(f"  {name:<33} {f.at_random:>9.3g} {f.learned:>8.3g} {best:>16} {f.best_k:>7}")
     most = max(f.best_k for f in e.forecast.links)
     advice = f" Sets of more than {most} are not worth their noise: k = {most} would do." if most < e.k else ""
     lines.append(_wrap(f"100 times the mean L1 error over sets of {e.k} columns from both sides of a key.{advice}"))

@@ -30,8 +30,6 @@ WORST = 200.0
 """100 times the L1 distance of two distributions that have nothing in common."""
 MOST_COLUMNS = 14
 """Relations with more columns are foretold from pairs alone, which is quick."""
-WORTH_MEASURING = 0.05
-"""A number of columns counts as worth measuring together when it gets this share of a relation's budget."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,6 @@ def _links(plan: Plan, allocation: Allocation, relation: Relation) -> LinkForeca
     names = tuple(name for name, _ in relation.view.columns)
     l2 = max(movement(plan.promise, relation.view, names, unit).l2 for unit in plan.promise.protected)
     found = predict_error(left, right, k=k, rho=rho, l2=l2, links=rows)
-    orders = [len(columns) for columns, share in found.cliques if share >= WORTH_MEASURING]
     best = None
     owner = _owner(plan, relation)
     if owner is not None and owner.max_degree and plan.table[relation.table].rows:
@@ -105,7 +102,7 @@ def _links(plan: Plan, allocation: Allocation, relation: Relation) -> LinkForeca
         k=k,
         at_random=min(100 * found.at_random, WORST),
         learned=min(100 * found.learned, WORST),
-        best_k=max(orders, default=2),
+        best_k=found.order,
         best_max_degree=best,
     )
 

@@ -7,13 +7,13 @@ import pytest
 
 from dpweave.errors import UsageError
 from dpweave.links.design import (
+    MOST_CLIQUES,
     Design,
     Margin,
     default_variance,
     parts,
     predict_error,
     recommend_degree,
-    recommend_order,
     told,
 )
 from dpweave.links.workload import Workload
@@ -119,7 +119,8 @@ def test_prediction_is_never_worse_than_the_worst():
 
 def test_recommended_order_grows_with_budget():
     orders = [
-        recommend_order({"a": 5, "b": 8}, {"c": 6, "d": 2}, rho=rho, l2=10.0, links=1e5) for rho in (1e-5, 1e-2, 10.0)
+        predict_error({"a": 5, "b": 8}, {"c": 6, "d": 2}, k=3, rho=rho, l2=10.0, links=1e5).order
+        for rho in (1e-5, 1e-2, 10.0)
     ]
     assert orders == sorted(orders)
     assert orders[0] == 2
@@ -164,3 +165,16 @@ def test_a_favoured_workload_may_have_more_columns_than_k():
     design = Design(LEFT, RIGHT, k=2, favoured={wanted: 5.0})
     assert Workload(("age", "gender"), ("genre", "year")) in design.workloads
     assert any(c.k == 4 for c in design.cliques)
+
+
+def test_a_small_column_among_many_large_ones_is_measured():
+    """Its cliques need little, each less than a five-hundredth, and there is nothing else to learn it from."""
+    rights = {f"r{i}": Margin(np.full(2, 0.5)) for i in range(18)}
+    lefts = {"sex": Margin(np.full(2, 0.5))} | {f"l{i}": Margin(np.full(20, 0.05)) for i in range(3)}
+    design = Design(lefts, rights, k=3)
+    variance = np.array([default_variance(t, 1e6) for t in design.components])
+    shares = design.solve(variance, [100.0] * len(design.cliques), rho=1e-2, links=1e6)
+    assert shares.sum() == pytest.approx(1)
+    assert (shares > 0).sum() <= MOST_CLIQUES
+    told = {c for s, share in zip(design.cliques, shares, strict=True) if share and "sex" in s.left for c in s.right}
+    assert told == set(rights)

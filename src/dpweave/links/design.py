@@ -203,8 +203,8 @@ class Design:
             shares, error, gain, step = moved, after, there, step * 1.3
             if done:
                 break
-        least = np.sort(shares)[-min(MOST_CLIQUES, len(shares))]
-        shares[shares < max(_SMALLEST_SHARE / len(shares), least)] = 0.0
+        shares[shares < _SMALLEST_SHARE / len(shares)] = 0.0
+        shares[np.argsort(-shares, kind="stable")[MOST_CLIQUES:]] = 0.0
         if not shares.any():
             shares[np.argmax(gain)] = 1.0
         return np.asarray(self.reserved + free * shares / shares.sum())
@@ -239,6 +239,14 @@ class Prediction:
     cliques: tuple[tuple[Columns, float], ...]
     """What would be measured, with its share of the budget, largest first."""
 
+    @property
+    def order(self) -> int:
+        """The most columns that are worth measuring together, at least 2: fewer come for nothing out of more."""
+        shares: dict[int, float] = {}
+        for columns, share in self.cliques:
+            shares[len(columns)] = shares.get(len(columns), 0.0) + share
+        return max((k for k, share in shares.items() if k > 2 and share >= _WORTHWHILE), default=2)
+
 
 def predict_error(
     left: Mapping[str, int], right: Mapping[str, int], *, k: int, rho: float, l2: float, links: float
@@ -253,6 +261,8 @@ def predict_error(
     ... )
     >>> strong.learned < weak.learned < weak.at_random
     True
+    >>> [predict_error({"a": 7, "b": 9}, {"c": 9}, k=3, rho=r, l2=20.0, links=1e5).order for r in (1e-4, 10.0)]
+    [2, 3]
     """
     sides = [{c: Margin(np.full(n, 1 / n)) for c, n in side.items()} for side in (left, right)]
     design = Design(*sides, k=k)
@@ -302,18 +312,3 @@ def recommend_degree(
         if error < least * (1 - 1e-3):
             best, least = bound, error
     return best
-
-
-def recommend_order(
-    left: Mapping[str, int], right: Mapping[str, int], *, rho: float, l2: float, links: float, most: int = 3
-) -> int:
-    """Order k of the workloads that this budget can do something for: the most columns in a clique worth measuring.
-
-    It is at least 2, and ``most`` where the budget is ample: fewer columns come for nothing out of more.
-
-    >>> [recommend_order({"a": 7, "b": 9}, {"c": 9}, rho=rho, l2=20.0, links=1e5) for rho in (1e-4, 10.0)]
-    [2, 3]
-    """
-    prediction = predict_error(left, right, k=most, rho=rho, l2=l2, links=links)
-    shares = {k: sum(share for columns, share in prediction.cliques if len(columns) == k) for k in range(2, most + 1)}
-    return max((k for k, share in shares.items() if share >= _WORTHWHILE), default=2)

@@ -47,8 +47,9 @@ _ENOUGH = 1e-5
 _GRID = np.geomspace(1e-4, 1e3, 36)
 """Multiples of the default prior variance that empirical Bayes weighs up."""
 _CLASS_DOUBT = math.log(8.0)
-_MEMBER_DOUBT = 1.1
-"""Spread of log variance: of an order of components around its default, of a component around its order."""
+_MEMBER_DOUBT = 3.0
+"""Spread of log variance: of an order of components around its default, of a component around its order. Within an order a
+few components are strong and most are next to nothing, so that one must not be taken for the other."""
 
 
 @dataclass(frozen=True)
