@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from dpweave.privacy.release import Measured
     from dpweave.privacy.window import FloatArray, IntArray
 
+    Margins = tuple[FloatArray, FloatArray]
+
+FAR = 10.0
+"""Standard deviations from which on a noisy total is as good as known."""
 STANDS_OUT = 3.0
 """Standard deviations by which a dependence must pass what noise alone gives."""
 
@@ -148,14 +152,20 @@ class Pair:
     synthetic: FloatArray
 
     @cached_property
+    def margins(self) -> Margins:
+        """Shares of links by either column: as measured where that is far above its noise, else the copy's."""
+        whole, cells = float(self.measured.counts.sum()), self.measured.counts.size
+        return margins(self.measured.counts if whole > FAR * self.measured.sigma * math.sqrt(cells) else self.synthetic)
+
+    @cached_property
     def measured_excess(self) -> FloatArray:
         """Share of links beyond independence, from the noisy counts."""
-        return excess(self.measured.counts)
+        return excess(self.measured.counts, self.margins) / max(float(self.measured.counts.sum()), 1.0)
 
     @cached_property
     def synthetic_excess(self) -> FloatArray:
         """Share of links beyond independence, in the copy."""
-        return excess(self.synthetic)
+        return excess(self.synthetic, margins(self.synthetic)) / max(float(self.synthetic.sum()), 1.0)
 
     @property
     def noise(self) -> float:
@@ -165,7 +175,7 @@ class Pair:
     @cached_property
     def evidence(self) -> float:
         """Standard deviations by which the measured dependence passes what noise alone would give."""
-        return evidence(self.measured)
+        return evidence(self.measured, self.margins)
 
     @property
     def stands_out(self) -> bool:
@@ -179,41 +189,56 @@ class Pair:
         Noise makes :math:`\langle x, x \rangle` larger by its own expected square, which is taken off.
         """
         x, s = self.measured_excess, self.synthetic_excess
-        own = float((x * x).sum()) - noise_moments(self.measured)[0] * self.noise**2
+        own = float((x * x).sum()) - noise_moments(self.margins)[0] * self.noise**2
         return float((x * s).sum()) / own if own > 0 else float("nan")
 
 
-def excess(counts: FloatArray) -> FloatArray:
-    r"""Return :math:`P_{ij} - P_{i\cdot} P_{\cdot j}`: by how much each combination is commoner than independence says."""
+def margins(counts: FloatArray) -> Margins:
+    """Shares by row and by column; even ones where there is nothing."""
     total = float(counts.sum())
+    rows, columns = counts.shape
     if total <= 0:
-        return np.zeros_like(counts, dtype=np.float64)
-    shares = counts / total
-    return np.asarray(shares - np.outer(shares.sum(axis=1), shares.sum(axis=0)), dtype=np.float64)
+        return np.full(rows, 1 / rows), np.full(columns, 1 / columns)
+    return np.asarray(counts.sum(axis=1) / total), np.asarray(counts.sum(axis=0) / total)
 
 
-def noise_moments(measured: Estimate) -> tuple[float, float]:
+def excess(counts: FloatArray, of: Margins) -> FloatArray:
+    r"""Return :math:`D = A_p C A_q^T` with :math:`A_p = I - p \mathbf{1}^T`: what of the counts no margins explain.
+
+    Of counts with total N and shares p, q of their own that is :math:`C_{ij} - N p_i q_j`.
+    """
+    a, b = (_centring(share) for share in of)
+    return np.asarray(a @ counts @ b.T, dtype=np.float64)
+
+
+def noise_moments(of: Margins) -> tuple[float, float]:
     r"""Mean and standard deviation of :math:`\sum_{ij} D_{ij}^2 / \sigma^2` under independence, D being the excess count.
 
-    To first order D is the noise E seen through :math:`D = A_p E A_q^T` with :math:`A_p = I - p \mathbf{1}^T`, so the
-    sum is a quadratic form in standard normals: mean :math:`\|A_p\|_F^2 \|A_q\|_F^2`, variance
+    D is then the noise E seen through :math:`D = A_p E A_q^T` (to first order, where p and q are those of the noisy counts),
+    so the sum is a quadratic form in standard normals: mean :math:`\|A_p\|_F^2 \|A_q\|_F^2`, variance
     :math:`2 \|A_p A_p^T\|_F^2 \|A_q A_q^T\|_F^2`.
     """
-    total = max(float(measured.counts.sum()), 1.0)
     mean, variance = 1.0, 2.0
-    for axis in (1, 0):
-        margin = np.clip(measured.counts.sum(axis=axis) / total, 0.0, 1.0)
-        a = np.eye(len(margin)) - margin[:, None]
-        gram = a @ a.T
+    for share in of:
+        gram = _centring(share) @ _centring(share).T
         mean *= float(np.trace(gram))
         variance *= float((gram * gram).sum())
     return mean, math.sqrt(variance)
 
 
-def evidence(measured: Estimate) -> float:
-    """How many standard deviations the measured dependence lies above what noise alone gives."""
+def evidence(measured: Estimate, of: Margins) -> float:
+    r"""How far the measured dependence lies above what noise alone gives, in standard deviations of a normal.
+
+    The sum of squares with mean m and variance v is taken for m/ν times a chi-squared variable with ν = 2m²/v degrees of
+    freedom, and its cube root for normal (Wilson and Hilferty).
+    """
     if min(measured.counts.shape) < 2 or measured.counts.sum() <= 0:
         return 0.0
-    mean, spread = noise_moments(measured)
-    whole = float(measured.counts.sum())
-    return float((((excess(measured.counts) * whole) ** 2).sum() / measured.sigma**2 - mean) / max(spread, 1e-12))
+    mean, spread = noise_moments(of)
+    ratio = float((excess(measured.counts, of) ** 2).sum() / measured.sigma**2 / mean)
+    width = (spread / mean) ** 2 / 9
+    return (math.cbrt(ratio) - (1 - width)) / math.sqrt(width)
+
+
+def _centring(share: FloatArray) -> FloatArray:
+    return np.asarray(np.eye(len(share)) - share[:, None])
