@@ -139,6 +139,7 @@ class Made:
     linked: dict[tuple[str, str], float] = field(default_factory=dict)
     mechanisms: dict[str, str] = field(default_factory=dict)
     public: dict[str, pa.Table] = field(default_factory=dict)
+    tables: dict[str, object] = field(default_factory=dict)
 
 
 def certificate(*, insecure: bool = False) -> Certificate:
@@ -148,7 +149,7 @@ def certificate(*, insecure: bool = False) -> Certificate:
         rho=0.02,
         tables=(Guarantee("customers", 0.02, 1.0, 1e-6), Guarantee("staff", 0.01, 0.7, 1e-6)),
         neighbours="entity",
-        statement="Whoever sees the release cannot tell whether one row of customers is in the database.",
+        statement="Whoever sees the release can hardly tell whether one row of customers is in the database.",
         bounds=(("orders", "customer", 5),),
         owned_rows={"customers": {"customers": 1, "orders": 5}},
         events=(

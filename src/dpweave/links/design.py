@@ -10,7 +10,8 @@ orthonormal basis has prior variance :math:`\tau_T^2`. Let :math:`b_c = \sum_s p
 
 where the first product is the mean of :math:`\sum_s p(s)^2 \varphi(s)^2` over a basis of contrasts and the second says
 that columns outside T are summed out. Precisions of several cliques add up to :math:`\pi_T`, the posterior variance is
-:math:`v_T = 1/(\tau_T^{-2} + \pi_T)`, averaged over typical components and a few that lean ten times as much, and the expected L1 error of workload W is about
+:math:`v_T = 1/(\tau_T^{-2} + \pi_T)`, averaged over typical components and a few that lean ten times as much, and the
+expected L1 error of workload W is about
 
 .. math:: \sqrt{2/\pi}\,\Bigl(\sum_{T \subseteq W} v_T \prod_{c \in T} l_c^2\Bigr)^{1/2},
           \qquad l_c = \sum_s \sqrt{p_c(s)(1 - p_c(s))}.

@@ -176,10 +176,10 @@ class Promise:
         who = " or ".join(f"one row of {t}" for t in self.protected)
         if self.neighbours == "entity":
             return (
-                f"Whoever sees the release cannot tell whether {who}, with everything it owns, is in the database. "
+                f"Whoever sees the release can hardly tell whether {who}, with everything it owns, is in the database. "
                 "Units that own more rows than the bounds allow are counted with their first rows only."
             )
-        text = f"Whoever sees the release cannot tell what {who} says and what it is linked to; table sizes are not hidden by the neighbour relation."
+        text = f"Whoever sees the release can hardly tell what {who} says and what it is linked to; table sizes are not hidden by the neighbour relation."
         if self.on_excess == "truncate":
             text += " The guarantee is relative to the database after links beyond the bounds were dropped."
         return text

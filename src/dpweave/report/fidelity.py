@@ -17,6 +17,7 @@ from dpweave.report.integrity import Check, check
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import Bins, Learn, Opaque, degree, parse_degree, parse_presence
 from dpweave.schema.model import Column, Type
+from dpweave.tables.auto import ChosenTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -107,26 +108,33 @@ def _table(model: Model, coded: CodedDatabase, name: str) -> TableView:
     role = "public" if name in plan.public else "protected" if name in plan.protect else "owned"
     size = next((m for m in model.release.measured if m.what == f"sizes:{name}"), None)
     columns = tuple(_column(model, coded, name, c) for c in plan.table[name].columns if _is_shown(c))
-    unmodelled = tuple((c.name, _why(c, plan.table[name].table)) for c in plan.table[name].columns if not _is_shown(c))
+    unmodelled = tuple(
+        (c.name, _why(c, plan.table[name].table, role)) for c in plan.table[name].columns if not _is_shown(c)
+    )
     return TableView(
         name,
         role,
         coded.rows[name],
         None if role == "public" else model.sizes.get(name),
         None if size is None else size.marginal.sigma,
-        model.mechanisms.get(name),
+        _mechanism(model, name),
         columns,
         unmodelled,
     )
+
+
+def _mechanism(model: Model, name: str) -> str | None:
+    fitted = model.tables.get(name)
+    return fitted.mechanism if isinstance(fitted, ChosenTable) else model.mechanisms.get(name)
 
 
 def _is_shown(column: ColumnPlan) -> bool:
     return column.domain is not None and not (isinstance(column.domain, Opaque) and not column.column.nullable)
 
 
-def _why(column: ColumnPlan, table: Any) -> str:
+def _why(column: ColumnPlan, table: Any, role: str) -> str:
     if column.domain is not None:
-        return "not modelled: filled with made-up values"
+        return "copied as it is" if role == "public" else "not modelled: filled with made-up values"
     foreign = [k.target for k in table.foreign_keys if column.name in k.columns]
     return f"key, leads to {', '.join(foreign)}" if foreign else "key"
 
