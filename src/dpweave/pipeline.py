@@ -20,6 +20,7 @@ from dpweave.budget import (
     relation_model,
 )
 from dpweave.errors import PlanError, UsageError
+from dpweave.links.base import Refittable
 from dpweave.links.evidence import describe
 from dpweave.model import Model, degree_counts, repetitions
 from dpweave.privacy.accounting import Budget
@@ -313,7 +314,7 @@ def _learn_links(
                 **describe(problem, result.measured, degrees=degrees, rng=rng),
             }
         )
-        if result.fit is not None:
+        if result.fit is not None and isinstance(model, Refittable):
             fits[relation.table, relation.key] = result.fit
         return result.pairs
 
