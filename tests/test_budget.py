@@ -291,3 +291,11 @@ def test_a_workload_that_nobody_would_measure_is_refused_before_anything_is_spen
     data["tables"]["visits"]["keys"]["person"]["method"] = "random"
     with pytest.raises(PlanError, match="no learned relation holds all of it"):
         allocate(Plan.from_dict(data), epsilon=1.0, delta=1e-6)
+
+
+def test_what_a_scarce_table_leaves_of_others_is_spent_on_theirs(plan):
+    found = allocate(plan, epsilon=1.0, delta=1e-6)
+    for table in plan.promise.protected:
+        spent_on = sum((Fraction(rho) for task, rho in found.tasks.items() if table in touched(plan, task)), Fraction())
+        assert float(spent_on) == pytest.approx(found.rho, rel=1e-9)
+        assert spent_on <= Fraction(found.rho)

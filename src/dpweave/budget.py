@@ -223,13 +223,33 @@ def allocate(plan: Plan, *, epsilon: float, delta: float) -> Allocation:
     left = {t: Fraction(rho) - elsewhere.exact[0].get(t, 0) for t in plan.promise.protected}
     _require_left(left, elsewhere, epsilon=epsilon, delta=subtract(delta, spent_delta))
     weights = _weights(plan, todo, reach, rho)
-    load = {t: sum((weights[i] for i in todo if t in reach[i]), Fraction()) for t in plan.promise.protected}
-    given = {i: round_down(weights[i] * min(left[t] / load[t] for t in reach[i])) for i in todo}
+    given = _filled(weights, reach, left)
     if any(not share > 0 for share in given.values()):
         raise UsageError(f"epsilon {epsilon:g} is too small to be shared over {len(todo)} tasks")
     most = max((sum(t in reach[i] for i in categories) for t in plan.promise.protected), default=0)
     each = round_down(Fraction(for_categories) / most) if most else 0.0
     return Allocation(rho, delta, spent_delta, given, each)
+
+
+def _filled(
+    weights: Mapping[Task, Fraction], reach: Mapping[Task, tuple[str, ...]], left: Mapping[str, Fraction]
+) -> dict[Task, float]:
+    """Give every task as much per weight as the scarcest table it touches allows: the scarcest first, then what others have left.
+
+    No table passes what it has ``left``, and one that shares no task with a scarcer table spends it all.
+    """
+    rest, open_ = dict(left), set(weights)
+    given: dict[Task, float] = {}
+    while open_:
+        load = {t: sum((weights[i] for i in open_ if t in reach[i]), Fraction()) for t in rest}
+        scarcest = min((t for t in rest if load[t]), key=lambda t: rest[t] / load[t])
+        ratio = rest[scarcest] / load[scarcest]
+        for task in [i for i in open_ if scarcest in reach[i]]:
+            given[task] = round_down(weights[task] * ratio)
+            open_.remove(task)
+            for t in reach[task]:
+                rest[t] -= Fraction(given[task])
+    return {task: given[task] for task in weights}
 
 
 def declared_costs(plan: Plan) -> dict[str, Cost]:
