@@ -162,7 +162,7 @@ def test_the_certificate_stands(reading: Reading, pair: str) -> None:
 
 def test_weak_noise_is_caught(reading: Reading) -> None:
     reading.noise = Weak(0.15)
-    said, _, rho = collect("replaced", RUNS // 2)
+    said, _, rho = collect("replaced", 2 * RUNS)  # fewer leave the odds of choices so unsure that they hide it
     assert audit(*said, zcdp_claim(rho)).broken
 
 
