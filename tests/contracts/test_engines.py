@@ -167,7 +167,9 @@ def spark_shop(spark, tmp_path_factory) -> Any:
         (folder / name).mkdir()
         pq.write_table(table, folder / name / "part.parquet")
         spark.sql(f"CREATE TABLE {name} USING parquet LOCATION '{folder / name}'")
-    return ibis.pyspark.from_connection(spark)
+    yield ibis.pyspark.from_connection(spark)
+    for name in ROWS:  # workers that steal tests come back to this module with the same session
+        spark.sql(f"DROP TABLE {name}")
 
 
 def shop_plan(**bounds: int) -> dw.Plan:
