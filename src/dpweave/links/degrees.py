@@ -27,8 +27,8 @@ class Degrees:
     """What is known of the degrees in a relation; every part may be missing.
 
     ``left`` and ``right`` are the degrees that synthetic rows shall have. Where they are not known, ``left_bound`` and
-    ``right_bound`` cap them, the latter for all rows or row by row. ``left_seen`` and ``right_seen`` are the shares of a row's links that survive bounding:
-    1 if missing, and :func:`seen` of the degree otherwise.
+    ``right_bound`` cap them, the latter for all rows or row by row. ``left_seen`` and ``right_seen`` are the shares of a row's
+    links that survive bounding: 1 if missing, and :func:`seen` of the degree otherwise.
     """
 
     left: IntArray | None = None
