@@ -146,8 +146,10 @@ def test_the_claim_stands(name):
     assert rho == pytest.approx(2 * PAIRS[name]().rho, rel=1e-9)
     verdict = audit(one, zero, zcdp_claim(rho))
     assert not verdict.broken, verdict
-    telling = audit(one, zero, zcdp_claim(rho), deltas=(0.01,))
-    assert telling.proven > 0.4 * telling.claimed  # no formality: the pair is close to the worst there is
+    # No formality: the pair is as far apart as the measurement's charge allows. 2 rho is 0.5; 0.44 is 7 sd of the means below.
+    assert np.mean(one.projection) - np.mean(zero.projection) > 0.88 * 2 * PAIRS[name]().rho
+    telling = audit(one, zero, zcdp_claim(rho), deltas=(0.06,))
+    assert telling.proven > 0.3 * telling.claimed  # bootstrapped: 0.55 with a standard deviation of 0.03
 
 
 # -- the same audit on what is broken ----------------------------------------------------------------------------------
@@ -194,7 +196,7 @@ def test_half_the_noise_is_caught():
 
 
 def test_skipped_truncation_is_caught():
-    one, zero, rho = collect(_heavy_user(), RUNS // 5, _cut_nothing)
+    one, zero, rho = collect(_heavy_user(), RUNS // 2, _cut_nothing)
     assert audit(one, zero, zcdp_claim(rho)).broken
 
 
