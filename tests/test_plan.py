@@ -84,6 +84,10 @@ def test_every_domain_survives_toml():
         "n": (Type("decimal", precision=8, scale=2), Categories((Decimal("0.10"), Decimal("0.20")))),
         "o": (Type("text"), Categories((), other=True)),
         "p": (Type("decimal", precision=8, scale=2), Learn(low=Decimal("0.10"), high=Decimal("9.90"))),
+        "q": (
+            Type("decimal", precision=8, scale=2),
+            Bins((Decimal("0.10"), Decimal("0.90")), spots=((Decimal("0.10"), Decimal("0.20"), 7.5),)),
+        ),
     }
     plan = _plan_with(tuple(ColumnPlan(Column(n, k), d) for n, (k, d) in kinds.items()))
     assert Plan.from_toml(plan.to_toml()) == plan
@@ -120,6 +124,22 @@ def test_a_range_becomes_even_bins(plan):
         (lambda d: d["tables"]["orders"].update(rows=-1), "rows of table 'orders'"),
         (lambda d: d["tables"]["orders"]["columns"]["total"].update(domain="lern"), "tables.orders.columns.total"),
         (lambda d: d["tables"]["orders"]["columns"]["total"].update(domain={"low": 0}), "low and high"),
+        (
+            lambda d: d["tables"]["orders"]["columns"]["total"].update(
+                domain={"edges": [0, 5, 9], "spots": [[4, 6, 1]]}
+            ),
+            "columns.total: the spot from 4.* to 6.* does not lie inside one bin",
+        ),
+        (
+            lambda d: d["tables"]["orders"]["columns"]["total"].update(
+                domain={"edges": [0, 5, 9], "spots": [[4, 5, 0]]}
+            ),
+            "weight of the spot from 4.* must be positive",
+        ),
+        (
+            lambda d: d["tables"]["orders"]["columns"]["total"].update(domain={"edges": [0, 5, 9], "spots": [[4, 5]]}),
+            "columns.total: its domain does not fit",
+        ),
         (lambda d: d["tables"]["orders"]["columns"]["total"].update(domain={"low": 5, "high": 1}), "is empty"),
         (
             lambda d: d["tables"]["orders"]["columns"]["total"].update(domain={"low": "a", "high": "b"}),

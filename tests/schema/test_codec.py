@@ -244,6 +244,9 @@ DOMAINS = [
     ),
     (Type("decimal", precision=30, scale=3), Bins((Decimal("-9000000000000.5"), Decimal("-0.001"), Decimal(7)))),
     (Type("decimal"), Bins((Decimal(-3), Decimal(0), Decimal(3)))),
+    (Type("integer"), Bins((0, 10, 20, 30), spots=((0, 1, 5.0), (8, 10, 1e-9), (20, 30, 2.0)))),
+    (Type("float"), Bins((0.0, 1.0, 2.0), spots=((1.5, 1.75, 3.0),))),
+    (Type("date"), Bins((date(2020, 1, 1), date(2021, 1, 1)), spots=((date(2020, 2, 29), date(2020, 3, 1), 1.0),))),
     (Type("date"), even_bins(Type("date"), date(2020, 1, 1), date(2020, 12, 31), 5)),
     (Type("timestamp"), even_bins(Type("timestamp"), datetime(2020, 1, 1), datetime(2020, 12, 31), 5)),
     (
@@ -268,6 +271,16 @@ def test_decoded_values_have_the_code_they_were_drawn_for(kind, domain, nullable
     assert values.type == arrow_type(kind)
     assert [_oracle(codec, v) for v in values.to_pylist()] == codes.tolist()
     assert _in_duckdb(codec, values.to_pylist()) == codes.tolist()
+
+
+def test_values_are_drawn_where_spots_say():
+    codec = Codec(Column("x", Type("integer"), True), Bins((0, 10, 20), spots=((2, 3, 30.0), (7, 9, 10.0))))
+    values = np.array(codec.decode(np.repeat([0, 1, 2], 4000), np.random.default_rng(0)).to_pylist(), dtype=float)
+    low, high = values[:4000], values[4000:8000]
+    assert set(low) == {2, 7, 8}
+    assert np.mean(low == 2) == pytest.approx(0.75, abs=0.05)
+    assert set(high) == set(range(10, 20))  # a bin without spots is filled evenly
+    assert np.isnan(values[8000:]).all()
 
 
 def test_other_is_spread_where_there_is_no_room_for_its_name():

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
 from dpweave.links.degrees import bucketed, degrees_of
 from dpweave.privacy.window import NoisyMarginal
 from dpweave.relations import ANY_DEGREE
-from dpweave.schema.domain import Bins, Learn, to_axis
-from dpweave.schema.model import Type
+from dpweave.schema.codec import Codec
+from dpweave.schema.domain import Bins, Learn, bins_at, to_axis
+from dpweave.schema.model import Column, Type
 from dpweave.tables.domains import (
     categories_from,
     coarse_points,
@@ -17,6 +20,7 @@ from dpweave.tables.domains import (
     degree_histogram,
     learn_bins,
     public_bins,
+    refine,
 )
 
 CELLS = len(ANY_DEGREE) - 1
@@ -51,6 +55,47 @@ def test_learned_bins_hold_about_equal_shares(kind: Type, values: np.ndarray) ->
     assert shares.max() < 0.35
     assert axis[0] > np.quantile(values, 0.02) - 3 * np.ptp(values) / 8
     assert axis[-1] < np.quantile(values, 0.98) + 3 * np.ptp(values) / 8
+
+
+CODES, ROWS = np.array([1, 18, 25, 35, 45, 50, 56]), np.array([222, 1103, 2096, 1193, 550, 496, 380])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_codes_that_look_like_numbers_come_back_as_themselves(seed: int) -> None:
+    """Ages of MovieLens: seven values of which the numbers between never occur."""
+    kind, values = Type("integer"), np.repeat(CODES, ROWS)
+    bins = learn_bins(kind, Learn(), counter(kind, values, 1.0, np.random.default_rng(seed)), rho=0.002)
+    codec = Codec(Column("age", kind, nullable=False), bins)
+    codes = np.clip(np.searchsorted(bins.edges, values, side="right") - 1, 0, bins.cells - 1)
+    made = codec.decode(codes, np.random.default_rng(seed)).to_numpy()
+    assert np.isin(made, CODES).all()
+    shares = [np.bincount(x, minlength=57)[CODES] / len(values) for x in (made, values)]
+    assert np.abs(shares[0] - shares[1]).sum() < 0.06
+
+
+def test_smooth_columns_have_no_spots_where_noise_hides_them() -> None:
+    kind, values = Type("integer"), np.random.default_rng(0).integers(18, 91, 20_000)
+    heavy = learn_bins(kind, Learn(), counter(kind, values, 20.0, np.random.default_rng(1)), rho=0.05)
+    assert heavy.cells > 4
+    assert not heavy.spots
+    light = learn_bins(kind, Learn(), counter(kind, values, 0.5, np.random.default_rng(1)), rho=0.05)
+    weight = sum(w for _, _, w in light.spots) + sum(
+        np.isin(values, range(a, b)).sum()
+        for a, b in pairwise(light.edges)
+        if not any(a <= s < b for s, _, _ in light.spots)
+    )
+    assert weight == pytest.approx(20_000, rel=0.02)
+
+
+def test_noise_far_away_does_not_stretch_the_grid() -> None:
+    """Three standard deviations anywhere stretched it in one column of seven."""
+    kind, rng = Type("integer"), np.random.default_rng(7)
+    values = np.repeat(CODES, ROWS)
+    coarse = bins_at(kind, coarse_points(kind, Learn()))
+    measure = counter(kind, values, 50.0, rng)
+    ends = [refine(kind, coarse, measure(coarse, 1.0)).edges for _ in range(500)]
+    assert sum(e[-1] > 1024 or e[0] < -16 for e in ends) <= 15
+    assert sum(e[0] > 1 for e in ends) < 50  # the 222 rows at 1 are more than four standard deviations
 
 
 def test_a_declared_range_costs_one_histogram() -> None:

@@ -153,16 +153,41 @@ class Codec:
 
         assert isinstance(self.domain, Bins)
         kind = self.column.type
-        axis = [to_axis(kind, e) for e in self.domain.edges]
         codes = np.where(null, 0, codes)
+        low, high = self._intervals(codes, rng)
         if kind.kind == "float":
-            edges = np.array(axis, dtype=np.float64)
-            points = edges[codes] + rng.random(len(codes)) * (edges[codes + 1] - edges[codes])
+            points = low + rng.random(len(codes)) * (high - low)
             if self.domain.step is not None:
                 points = np.round(np.round(points / self.domain.step) * self.domain.step, 12)
-            return pa.array(np.clip(points, edges[0], edges[-1]), pa.float64(), mask=null).cast(arrow_type(kind))
-        whole = np.array(axis, dtype=np.int64)
-        return _from_axis(kind, rng.integers(whole[codes], whole[codes + 1]), null)
+            first, last = (to_axis(kind, e) for e in (self.domain.edges[0], self.domain.edges[-1]))
+            return pa.array(np.clip(points, first, last), pa.float64(), mask=null).cast(arrow_type(kind))
+        return _from_axis(kind, rng.integers(low, high), null)
+
+    def _intervals(
+        self, codes: IntArray, rng: np.random.Generator
+    ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """Where on the number line to draw from: a row's bin, or one of its spots by their weights."""
+        assert isinstance(self.domain, Bins)
+        kind = self.column.type
+        number = np.float64 if kind.kind == "float" else np.int64
+        edges = np.array([to_axis(kind, e) for e in self.domain.edges], dtype=number)
+        if not self.domain.spots:
+            return edges[codes], edges[codes + 1]
+        start, end = (np.array([to_axis(kind, s[i]) for s in self.domain.spots], dtype=number) for i in (0, 1))
+        home = np.searchsorted(edges, start, side="right") - 1
+        bare = np.setdiff1d(np.arange(self.domain.cells), home)
+        start, end = np.append(start, edges[bare]), np.append(end, edges[bare + 1])
+        weight = np.append([s[2] for s in self.domain.spots], np.ones(len(bare)))
+        order = np.argsort(start)
+        home = np.append(home, bare)[order]
+        # Every bin is a stretch of length 1, shared by its spots.
+        part = weight[order] / np.bincount(home, weights=weight[order])[home]
+        first = np.searchsorted(home, np.arange(self.domain.cells))
+        within = np.cumsum(part) - part
+        ends = home + np.minimum(within - within[first][home] + part, 1.0)
+        chosen = np.minimum(np.searchsorted(ends, codes + rng.random(len(codes)), side="right"), len(order) - 1)
+        chosen = order[np.clip(chosen, first[codes], np.append(first[1:], len(order))[codes] - 1)]
+        return start[chosen], end[chosen]
 
 
 OTHER = "(other)"

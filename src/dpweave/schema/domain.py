@@ -7,6 +7,7 @@ cells, then one for *other* where the domain has it, then one for null where the
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -53,6 +54,8 @@ class Bins:
     edges: tuple[Scalar, ...]
     step: float | None = None
     """Floats drawn inside a bin are whole multiples of this (0.01 for prices)."""
+    spots: tuple[tuple[Scalar, Scalar, float], ...] = ()
+    """Where values lie inside bins: intervals ``[from, to)`` with weights. A bin without any is filled evenly."""
 
     def __post_init__(self) -> None:
         if len(self.edges) < 2:
@@ -63,6 +66,14 @@ class Bins:
             raise PlanError("the edges of bins must be finite")
         if self.step is not None and not self.step > 0:
             raise PlanError(f"the step of bins must be positive, not {self.step}")
+        for start, end, weight in self.spots:
+            home = bisect_right(self.edges, start) - 1
+            if home < 0 or home == self.cells or not start < end <= self.edges[home + 1]:  # type: ignore[operator]
+                raise PlanError(f"the spot from {start} to {end} does not lie inside one bin")
+            if not 0 < weight < math.inf:
+                raise PlanError(
+                    f"the weight of the spot from {start} to {end} must be positive and finite, not {weight}"
+                )
 
     @property
     def cells(self) -> int:

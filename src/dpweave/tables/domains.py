@@ -6,9 +6,11 @@ Both are clients of the wall. Bins come from two noisy histograms: a coarse one 
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from datetime import date, datetime
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -91,43 +93,118 @@ def coarse_points(kind: Type, learn: Learn) -> list[float]:
 
 def refine(kind: Type, coarse: Bins, marginal: NoisyMarginal) -> Bins:
     """Return a finer grid over the coarse cells from the first to the last that clearly hold rows."""
-    counts = marginal.counts[: coarse.cells]
-    full = np.flatnonzero(counts > SIGNIFICANT * marginal.sigma)
-    if not len(full):
-        full = np.array([int(np.argmax(counts))])
-    points = [to_axis(kind, e) for e in coarse.edges[full[0] : full[-1] + 2]]
-    parts = max(4, FINE_CELLS // (len(points) - 1))
+    first, last = _body(marginal.counts[: coarse.cells].astype(np.float64), marginal.sigma)
+    points = [to_axis(kind, e) for e in coarse.edges[first : last + 2]]
     fine: list[float] = []
-    for a, b in pairwise(points):
+    for (a, b), pieces in zip(pairwise(points), _pieces(kind, points), strict=True):
         if kind.kind == "float":
-            fine += [a + (b - a) * i / parts for i in range(parts)]
+            fine += [a + (b - a) * i / pieces for i in range(pieces)]
         else:
-            pieces = int(min(parts, b - a))
             fine += [int(a) + (int(b) - int(a)) * i // pieces for i in range(pieces)]
     return bins_at(kind, [*fine, points[-1]])
+
+
+def _pieces(kind: Type, points: list[float]) -> list[int]:
+    """Into how many cells to cut each stretch between ``points``: all alike, and no more than a stretch has values."""
+    values = [math.inf if kind.kind == "float" else b - a for a, b in pairwise(points)]
+    pieces, left = [0] * len(values), FINE_CELLS
+    for done, i in enumerate(sorted(range(len(values)), key=values.__getitem__)):
+        pieces[i] = int(min(max(4, left // (len(values) - done)), values[i]))
+        left -= pieces[i]
+    return pieces
+
+
+def _body(counts: FloatArray, sigma: float) -> tuple[int, int]:
+    """First and last cell that holds rows, beginning with the fullest.
+
+    The further a cell is from those that do, the more it must stand out: there are as many more between in which noise may. A cell
+    wrongly taken next to the body makes the grid a little coarser, one far away makes it useless.
+    """
+    first = last = int(np.argmax(counts))
+    places = np.arange(len(counts))
+    while True:
+        far = np.maximum(np.maximum(first - places, places - last), 0)
+        more = np.flatnonzero((far > 0) & (counts > _doubt(far + 1) * sigma))
+        if not len(more):
+            return first, last
+        first, last = min(first, int(more[0])), max(last, int(more[-1]))
 
 
 def quantile_bins(kind: Type, grid: Bins, counts: FloatArray, *, sigma: float, bins: int) -> Bins:
     """Join neighbouring cells of ``grid`` into at most ``bins`` that hold about equally many rows.
 
-    Ends that cannot be told from empty are cut off: values out there fall into the outer bins.
+    Ends that cannot be told from empty are cut off: values out there fall into the outer bins. Where a few values stand out
+    and nothing is to be seen between them, as with codes, each is a bin of its own. Inside bins, rows lie where the counts
+    show them (:func:`spots`).
     """
     points = [to_axis(kind, e) for e in grid.edges]
     first, last = _support(counts, sigma)
-    points, counts = points[first : last + 2], np.maximum(counts[first : last + 1], 0.0)
-    total = float(counts.sum())
+    points, counts = points[first : last + 2], counts[first : last + 1]
+    total = float(np.maximum(counts, 0.0).sum())
     # A bin should rise above the noise of its own cells.
     bins = max(1, min(bins, int(total / (2 * SIGNIFICANT * sigma)) if sigma > 0 else bins))
     if len(counts) <= bins:
         return bins_at(kind, points)
-    edges = [points[0]]
-    inside = 0.0
-    for point, count in zip(points[1:-1], counts[:-1], strict=True):
+    cuts = _cuts(counts, sigma, bins)
+    joined = bins_at(kind, [points[0], *(points[c] for c in cuts), points[-1]])
+    width = np.array([b - a for a, b in pairwise(points)], dtype=np.float64)
+    weights = np.concatenate([spots(width[a:b], counts[a:b], sigma) for a, b in pairwise([0, *cuts, len(counts)])])
+    return replace(
+        joined,
+        spots=tuple(
+            (from_axis(kind, points[i]), from_axis(kind, points[i + 1]), round(float(weights[i]), 3))
+            for i in np.flatnonzero(weights >= 0.001)
+        ),
+    )
+
+
+def _cuts(counts: FloatArray, sigma: float, bins: int) -> list[int]:
+    """Cells at which bins begin, but for the first."""
+    standing = counts > _doubt(len(counts)) * sigma
+    if 0 < standing.sum() <= bins and not _is_there(counts[~standing], sigma):
+        return [int(i) for i in np.flatnonzero(standing)[1:]]
+    counts = np.maximum(counts, 0.0)
+    cuts: list[int] = []
+    inside, total = 0.0, float(counts.sum())
+    for i, count in enumerate(counts[:-1]):
         inside += count
-        if inside >= total / bins and len(edges) < bins:
-            edges.append(point)
+        if inside >= total / bins and len(cuts) < bins - 1:
+            cuts.append(i + 1)
             inside = 0.0
-    return bins_at(kind, [*edges, points[-1]])
+    return cuts
+
+
+def spots(width: FloatArray, counts: FloatArray, sigma: float) -> FloatArray:
+    r"""Weights of the cells of one bin, by their noisy ``counts``; all 0 where rows may be spread evenly by ``width``.
+
+    A cell stands out that exceeds an even spread by more than :math:`(1 + \sqrt{2 \ln n})\sigma`, which n noises hardly ever reach.
+    It keeps its count, the rest is spread anew, and again until nothing stands out. What is left is spread evenly over
+    the other cells, or nowhere where it cannot be told from nothing.
+
+    >>> spots(np.ones(3), np.array([2.0, 90.0, -1.0]), 3.0), spots(np.ones(3), np.array([20.0, 25.0, 22.0]), 3.0)
+    (array([ 0., 90.,  0.]), array([0., 0., 0.]))
+    """
+    out = np.zeros(len(counts), dtype=bool)
+    while not out.all():
+        even = max(float(counts[~out].sum()), 0.0) * width / width[~out].sum()
+        more = ~out & (counts - even > _doubt(len(counts)) * sigma)
+        if not more.any():
+            break
+        out |= more
+    weights = np.where(out, counts, 0.0)
+    if out.any() and not out.all() and _is_there(counts[~out], sigma):
+        weights[~out] = counts[~out].sum() * width[~out] / width[~out].sum()
+    return weights
+
+
+def _doubt(cells: Any) -> Any:
+    """Standard deviations that the largest of so many noises hardly ever reaches."""
+    return 1.0 + np.sqrt(2 * np.log(np.maximum(cells, 2)))
+
+
+def _is_there(counts: FloatArray, sigma: float) -> bool:
+    """Whether cells hold rows between them, as far as noise lets tell."""
+    return float(counts.sum()) > SIGNIFICANT * sigma * math.sqrt(max(len(counts), 1))
 
 
 def _support(counts: FloatArray, sigma: float) -> tuple[int, int]:
