@@ -49,7 +49,7 @@ def source(tmp_path_factory):
 @pytest.fixture(scope="module")
 def plan(source) -> Plan:
     drafted = dw.Plan.draft(source, protect=["users", "groups", "a b"], public=["countries"], max_degree=4)
-    roomy = {("members", "group"): 24}  # a group has 15 members
+    roomy = {("members", "group"): 24}  # a group has 15 members; in a copy, chance may give it more
     return replace(
         drafted,
         tables=tuple(

@@ -191,6 +191,40 @@ def test_links_to_rows_that_bounds_cut_off_are_not_taken_for_nulls():
     assert made["payment"].rental.value_counts().max() == 1
 
 
+@pytest.mark.parametrize("nullable", [False, True])
+def test_rows_that_bounds_hide_count_as_much_as_those_they_show(nullable):
+    """One customer in five has 40 orders, mostly a; the others have 4, mostly b. Four of each are counted."""
+    rng = np.random.default_rng(4)
+    heavy = rng.random(4000) < 0.2
+    customer = np.repeat(np.arange(4000), np.where(heavy, 40, 4)).astype(float)
+    common = np.where(heavy[customer.astype(int)], "a", "b")
+    kinds = np.where(rng.random(len(customer)) < 0.8, common, "c")
+    if nullable:  # orders of nobody are of the kind that is rare elsewhere
+        customer, kinds = np.append(customer, np.full(4000, np.nan)), np.append(kinds, np.full(4000, "c"))
+    plan = Plan(
+        (
+            TablePlan("customer", (ColumnPlan(ID, None),), ("id",), rows=4000),
+            TablePlan(
+                "orders",
+                (ColumnPlan(ID, None), KIND, ColumnPlan(number("customer", nullable=nullable), None)),
+                ("id",),
+                keys=(key("customer", "customer", "owning", 4),),
+            ),
+        ),
+        protect=("customer",),
+    )
+    source = {"customer": frame(4000), "orders": frame(len(kinds), kind=kinds, customer=customer)}
+    made = woven(plan, source)["orders"]
+    assert len(made) == pytest.approx(len(kinds), rel=0.15)
+    for orders in (made[made.customer.notna()], made):
+        real = source["orders"][source["orders"].customer.notna()] if orders is not made else source["orders"]
+        for kind in KINDS:  # as counted, a has 0.16 instead of 0.57
+            assert (orders.kind == kind).mean() == pytest.approx((real.kind == kind).mean(), abs=0.06)
+    per = made.groupby("customer").kind.agg(["size", lambda k: (k == "a").mean()])
+    assert per[per["size"] > 20].iloc[:, 1].mean() > 0.7
+    assert per[per["size"] < 10].iloc[:, 1].mean() < 0.1
+
+
 def test_a_table_whose_noisy_size_is_nothing_hides_no_links():
     plan, source = rented(200, 4)
     model = dw.fit(source, plan, epsilon=4.0, delta=1e-6, insecure_seed=3)

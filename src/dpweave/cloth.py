@@ -109,6 +109,15 @@ class Cloth:
         """Set the number of rows of a pure junction, which has no columns of its own to lose."""
         self.lay(name, rows, {c: np.resize(v, rows) for c, v in self.codes[name].items()})
 
+    def take(self, name: str, rows: IntArray) -> None:
+        """Let a table that nothing leads to or from yet consist of these of its rows, some perhaps more than once."""
+        assert not self.is_linked(name)
+        self.lay(name, len(rows), {c: v[rows] for c, v in self.codes[name].items()})
+
+    def is_linked(self, name: str) -> bool:
+        """Whether rows of a table have targets, or are targets, already."""
+        return any(name in (table, self.plan.database[table].key[key].target) for table, key in self.links)
+
     def keep(self, name: str, keep: Mask) -> None:
         """Leave out rows, and let links that led to them lead nowhere."""
         if keep.all():

@@ -20,8 +20,9 @@ from dpweave.budget import (
     relation_model,
 )
 from dpweave.errors import PlanError, UsageError
-from dpweave.links.base import Refittable
+from dpweave.links.base import LinkModel, Refittable
 from dpweave.links.evidence import describe
+from dpweave.links.map import MAP
 from dpweave.model import Model, degree_counts, repetitions
 from dpweave.privacy.accounting import Budget
 from dpweave.privacy.curator import Curator
@@ -305,7 +306,7 @@ def _learn_links(
         if name not in shares:
             return None
         window = curator.window(relation.view, name=name)
-        model = relation_model(fabric.plan, relation)
+        model = _for_hidden(relation_model(fabric.plan, relation), relation, problem, degrees)
         with report.step(f"learn links {relation.table}.{relation.key}"):
             result = model.learn(window, problem, rho=shares[name], rng=rng, progress=report.inside, degrees=degrees)
         found.append(
@@ -323,6 +324,19 @@ def _learn_links(
     asked = {e["relation"] for e in found}
     left = [r for r in relations(fabric.plan) if f"{r.table}.{r.key}" not in asked]
     return [*found, *(_unlearned(fabric.plan, r) for r in left)], fits
+
+
+def _for_hidden(model: LinkModel, relation: Relation, problem: LinkProblem, degrees: Degrees) -> LinkModel:
+    """Favour how columns of owned rows go with their owner's degree, by the share of rows that bounds hide.
+
+    What hidden rows are like is told by nothing else (:func:`dpweave.links.drawing.renewed_rows`).
+    """
+    if not (isinstance(model, MAP) and problem.left_may_repeat) or degrees.right is None or degrees.right_seen is None:
+        return model
+    hidden = 1 - float((degrees.right * degrees.right_seen).sum()) / max(float(degrees.right.sum()), 1.0)
+    counted = [n for n, a in relation.right if parse_degree(a.column) == (relation.table, relation.key)]
+    pairs: dict[Columns, float] = {(n, c): hidden / len(relation.left) for n, _ in relation.left for c in counted}
+    return replace(model, favoured={**pairs, **model.favoured}) if hidden > 0 else model
 
 
 def _unlearned(plan: Plan, relation: Relation) -> dict[str, object]:

@@ -222,7 +222,19 @@ class Weaver:
             self._set_rows(name, part.share(size))
             return
         owned = min(int(degrees.sum()), MOST_UNSEEN * max(part.share(size), 1))
-        self._set_rows(name, owned + part.share(size * (1 - self._fabric.share(name, owning))))
+        others = part.share(size * (1 - self._fabric.share(name, owning)))
+        self._set_rows(name, owned + others)
+        self._own(name, owning, owned)
+
+    def _own(self, name: str, owning: str, owned: int) -> None:
+        """Let so many rows have an owner: more than was drawn where bounds hid rows, which all have one."""
+        there = self._cloth.codes[name].get(presence(owning))
+        if there is None or isinstance(self._fabric.tables[name], ExternalTable) or self._cloth.is_linked(name):
+            return
+        rng = self._cloth.rng("owned", name)
+        some, none = (rng.permutation(np.flatnonzero(there == code)) for code in (1, 0))
+        if len(some) and len(none):
+            self._cloth.take(name, np.sort(np.append(np.resize(some, owned), np.resize(none, len(there) - owned))))
 
     def _set_rows(self, name: str, rows: int) -> None:
         fitted = self._fabric.tables.get(name)
@@ -277,9 +289,7 @@ class Weaver:
             for name, side in zip(names, learned.T, strict=True):
                 self._cloth.links[relation.table, name] = side
         elif learned is not None:
-            links = np.full(self._cloth.rows[relation.table], -1, dtype=np.int64)
-            links[learned[:, 0]] = learned[:, 1]
-            self._cloth.links[relation.table, relation.key] = links
+            self._link(relation, learned)
         else:
             for name in names:
                 self._cloth.links[relation.table, name] = random_targets(
@@ -290,6 +300,19 @@ class Weaver:
                 unloop(self._cloth.links[relation.table, name])
             if not table.is_nullable(table.key[name]):
                 self._cloth.keep(relation.table, self._cloth.links[relation.table, name] >= 0)
+
+    def _link(self, relation: Relation, learned: IntArray) -> None:
+        """Give rows their targets; a row that comes more than once is copied, and one that should have come leaves."""
+        name, bare = relation.table, np.ones(self._cloth.rows[relation.table], dtype=bool)
+        bare[learned[:, 0]] = False
+        if len(learned) > self._cloth.rows[name] - bare.sum():
+            bare[self._cloth.with_target(name, relation.key)] = False
+            learned = learned[np.argsort(learned[:, 0], kind="stable")]
+            self._cloth.take(name, np.append(learned[:, 0], np.flatnonzero(bare)))
+            learned[:, 0] = np.arange(len(learned))
+        links = np.full(self._cloth.rows[name], -1, dtype=np.int64)
+        links[learned[:, 0]] = learned[:, 1]
+        self._cloth.links[name, relation.key] = links
 
     def _repeat(self, name: str) -> None:
         """Let as many rows of a junction repeat a pair as were measured; what degrees leave no room for is reported."""
@@ -379,5 +402,13 @@ class Weaver:
             links_measured=max(seen_links, 1.0),
             kind=relation.kind,
             same_table=same,
+            left_may_repeat=self._may_repeat(relation),
         )
         return problem, rows
+
+    def _may_repeat(self, relation: Relation) -> bool:
+        """Whether rows may be chosen anew for their owners: not those made elsewhere, nor those that are linked already."""
+        name = relation.table
+        owned = relation.joint is None and self._plan.promise.is_owning(name, relation.key)
+        elsewhere = isinstance(self._fabric.tables.get(name), ExternalTable)
+        return owned and relation.kind == "one-to-many" and not elsewhere and not self._cloth.is_linked(name)

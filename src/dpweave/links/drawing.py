@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 _EVEN_CELLS = 1 << 20
 """Up to this many pairs of types, links are drawn evenly over all columns."""
+_RENEWED_CELLS = 1 << 26
+"""Up to this many pairs of types, left rows are chosen anew for links that bounds hid: about a second."""
 
 
 def draw_links(fit: LinkFit, problem: LinkProblem, *, degrees: Degrees = UNKNOWN, rng: np.random.Generator) -> IntArray:
@@ -27,6 +30,9 @@ def draw_links(fit: LinkFit, problem: LinkProblem, *, degrees: Degrees = UNKNOWN
     """
     if not problem.links or not problem.left_rows or not problem.right_rows:
         return np.zeros((0, 2), dtype=np.int64)
+    renewed = renewed_rows(fit, problem, degrees, rng) if problem.left_may_repeat else None
+    if renewed is not None:
+        problem = replace(problem, left={c: codes[renewed] for c, codes in problem.left.items()})
     left, right = _drawing_types(fit, problem)
     one_left = problem.kind != "many-to-many"
     one_right = problem.kind == "one-to-one"
@@ -52,7 +58,37 @@ def draw_links(fit: LinkFit, problem: LinkProblem, *, degrees: Degrees = UNKNOWN
         fit.weights, left, right, left_degrees=wanted, right_degrees=others, rng=rng, same_table=problem.bars_self
     )
     sparse = one_left and left.count * right.count > _EVEN_CELLS
-    return polish(pairs, problem, fit.joint, rng=rng) if sparse else pairs
+    pairs = polish(pairs, problem, fit.joint, rng=rng) if sparse else pairs
+    return pairs if renewed is None else np.stack([renewed[pairs[:, 0]], pairs[:, 1]], axis=1)
+
+
+def renewed_rows(fit: LinkFit, problem: LinkProblem, degrees: Degrees, rng: np.random.Generator) -> IntArray | None:
+    r"""Positions of left rows, each as often as the links that bounds hid call for; None where nothing calls for another choice.
+
+    Left rows come as the view shows them: of the :math:`D_v` links of right rows of type v it shows :math:`q_v`, and of those of
+    heavy owners fewer. A hidden link of v is taken to be like a seen one of v, so that a row of left type u should come
+
+    .. math:: \frac{\sum_v D_v w(u, v) / \sum_v D_v}{\sum_v q_v w(u, v) / \sum_v q_v}
+
+    times as often, w being how much likelier than by chance the fit links u to v. Where it knows of no lean, that is 1.
+    """
+    if degrees.right is None or degrees.right_seen is None or not fit.theta:
+        return None
+    every = degrees.right.astype(np.float64)
+    shown = every * degrees.right_seen
+    left = RowTypes.of(problem.left, fit.left, shape=problem.shape, rows=problem.left_rows)
+    right = RowTypes.of(problem.right, fit.right, shape=problem.shape, rows=problem.right_rows)
+    if not shown.sum() or left.count * right.count > _RENEWED_CELLS:
+        return None
+    wholes, views = (np.bincount(right.of_row, weights=w / w.sum(), minlength=right.count) for w in (every, shown))
+    if np.allclose(wholes, views, rtol=0, atol=1e-9):
+        return None
+    step = max(WHOLE_CELLS // right.count, 1)
+    blocks = [fit.weights(_cut(left, slice(i, i + step)), right) for i in range(0, left.count, step)]
+    times = np.concatenate([(b @ wholes) / np.maximum(b @ views, 1e-300) for b in blocks])[left.of_row]
+    order = np.lexsort((rng.random(problem.left_rows), left.of_row))
+    often = whole(times[order] * (problem.left_rows / times.sum()), problem.left_rows, rng)
+    return np.sort(np.repeat(order, often))
 
 
 def _drawing_types(fit: LinkFit, problem: LinkProblem) -> tuple[RowTypes, RowTypes]:
