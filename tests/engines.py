@@ -12,7 +12,7 @@ import pyarrow as pa
 from dpweave.privacy.bounding import Bounding
 from dpweave.privacy.counts import Counts
 from dpweave.schema.codec import Codec
-from dpweave.schema.domain import Bins, Categories, parse_degree, presence, repetition
+from dpweave.schema.domain import Bins, Categories, newcomer, parse_degree, presence, repetition
 from dpweave.schema.model import Column, Type
 from dpweave.sources import open_source
 from tests.oracle import CAP, Rows, World, keys_of
@@ -75,6 +75,9 @@ def engine_counts(source: Source, world: World, *, salt: str) -> tuple[Counts, B
             for name in (presence(key.name), repetition(key.name)):
                 codec = Codec(Column(name, Type("boolean"), nullable=False), Categories((False, True)))
                 counts.set_codec(table.name, name, codec)
+            if key.target in world.promise.public and (keys := counts.public_keys(key)):
+                codec = Codec(Column(newcomer(key.name), Type("integer"), nullable=False), Categories(keys))
+                counts.set_codec(table.name, newcomer(key.name), codec)
         for column in world.values[table.name]:
             counts.set_codec(table.name, column, codec_of(world, column))
         for child in world.promise.database:

@@ -14,7 +14,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpweave.privacy.promise import Promise
-from dpweave.schema.domain import View, degree, parse_degree, parse_presence, parse_repetition, presence, repetition
+from dpweave.schema.domain import (
+    View,
+    degree,
+    newcomer,
+    parse_degree,
+    parse_newcomer,
+    parse_presence,
+    parse_repetition,
+    presence,
+    repetition,
+)
 from dpweave.schema.model import Column, Database, ForeignKey, Table, Type
 
 if TYPE_CHECKING:
@@ -153,6 +163,11 @@ def count(bounded: Bounded, promise: Promise, view: View, columns: tuple[str, ..
         ends = [_walk(bounded, promise, view.base, ident, a.path) for a in attributes]
         if any(end is None for end in ends):
             continue
+        new = [k for a in attributes if (k := parse_newcomer(a.column))]
+        if any(
+            bounded.links[view.base, ident, k] is None or _repeats(bounded, promise, view.base, ident, k) for k in new
+        ):
+            continue
         cells[tuple(_code(bounded, promise, *end, a.column) for end, a in zip(ends, attributes, strict=True))] += 1  # type: ignore[misc]
     return cells
 
@@ -170,6 +185,11 @@ def _code(bounded: Bounded, promise: Promise, table: str, ident: int, column: st
     present = parse_presence(column)
     if present is not None:
         return int(bounded.links[table, ident, present] is not None)
+    led = parse_newcomer(column)
+    if led is not None:
+        at = bounded.links[table, ident, led]
+        assert at is not None
+        return at
     repeated = parse_repetition(column)
     if repeated is not None:
         return int(_repeats(bounded, promise, table, ident, repeated))
@@ -186,7 +206,9 @@ def _code(bounded: Bounded, promise: Promise, table: str, ident: int, column: st
 
 
 def _repeats(bounded: Bounded, promise: Promise, table: str, ident: int, key: str) -> bool:
-    """Whether another row with the same owner and the same target by ``key`` comes before this one."""
+    """Whether another row with the same owner and the same target by ``key`` comes before this one; without owners none does."""
+    if table not in promise.owning:
+        return False
 
     def pair(i: int) -> tuple[int | None, int | None]:
         return bounded.links[table, i, promise.owning[table]], bounded.links[table, i, key]
@@ -481,6 +503,25 @@ def random_view(rng: random.Random, world: World) -> tuple[View, tuple[str, ...]
         first = rng.choice(paths[1:])[0]
         names = [n for n, a in view.columns if a.path[:1] == (first,)]
     return view, tuple(rng.sample(names, min(len(names), rng.choice([0, 1, 1, 2, 2, 3]))))
+
+
+def newcomer_view(rng: random.Random, world: World) -> tuple[View, tuple[str, ...]] | None:
+    """Rows by the public row they lead to, beside columns of their own, of that row and of rows that other keys lead to."""
+    from dpweave.schema.domain import Attribute
+
+    promise = world.promise
+    public = [(t, k) for t in promise.private for k, to in keys_of(promise, t).items() if to in promise.public]
+    if not public:
+        return None
+    base, key = rng.choice(public)
+    found = [Attribute(newcomer(key)), *(Attribute(c) for c in world.values[base])]
+    for other, to in keys_of(promise, base).items():
+        found += [Attribute(c, (other,)) for c in world.values[to]]
+        if base in promise.owning and other not in (key, promise.owning[base]):
+            found.append(Attribute(repetition(other)))
+    view = View(base, tuple((f"a{i}", a) for i, a in enumerate(found)))
+    others = rng.sample([n for n, _ in view.columns[1:]], min(len(found) - 1, rng.choice([0, 0, 1, 2])))
+    return view, ("a0", *others)
 
 
 def moved(

@@ -21,8 +21,9 @@ from dpweave.cli import app
 from dpweave.errors import BudgetError, DpweaveError, PlanError, SourceError, UsageError
 from dpweave.plan import External, Plan
 from dpweave.privacy.accounting import declared_rho, epsilon_of_rho, rho_of_epsilon, subtract
-from dpweave.privacy.ledger import read, set_cap
+from dpweave.privacy.ledger import set_cap
 from dpweave.schema.domain import Learn
+from dpweave.spending import read
 from dpweave.tables import base
 from tests.test_cli import schema
 

@@ -13,8 +13,9 @@ import dpweave as dw
 from dpweave.errors import BudgetError
 from dpweave.pipeline import _linked
 from dpweave.plan import Plan
-from dpweave.privacy.ledger import read, set_cap
+from dpweave.privacy.ledger import set_cap
 from dpweave.schema.domain import Categories, Opaque
+from dpweave.spending import read
 
 pytestmark = pytest.mark.slow
 

@@ -21,7 +21,7 @@ from dpweave.weaving import Fabric, Weaver
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dpweave.privacy.window import FloatArray, IntArray
+    from dpweave.window import FloatArray, IntArray
 
 NUMBERS = [Type("integer")] * 3 + [
     Type("integer", bits=8),

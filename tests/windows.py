@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpweave.privacy.window import Candidate, Columns, FloatArray, IntArray, NoisyMarginal
+from dpweave.window import Candidate, Columns, FloatArray, IntArray, NoisyMarginal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

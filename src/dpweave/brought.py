@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dpweave.plan import ColumnPlan, Plan, TablePlan
-    from dpweave.privacy.window import IntArray
+    from dpweave.window import IntArray
 
 
 @dataclass(frozen=True)

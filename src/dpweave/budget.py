@@ -41,7 +41,7 @@ from dpweave.relations import (
     repeating_key,
     repetition_view,
 )
-from dpweave.schema.domain import Attribute, Learn, View, degree, parse_repetition, repetition
+from dpweave.schema.domain import Attribute, Learn, View, degree, newcomer, parse_repetition, repetition
 from dpweave.workloads import Joined, joined
 from dpweave.worth import Worth, relation_worth, shares, table_worth, varying
 
@@ -158,6 +158,11 @@ def favoured(plan: Plan, task: Task) -> dict[tuple[str, ...], float]:
 def link_task(relation: Relation) -> Task:
     """Return the task that learns a relation, but for its weight."""
     return Task("links", relation.table, relation.key)
+
+
+def popularity_task(relation: Relation) -> Task:
+    """Return the part of that task that counts how often each public row is led to."""
+    return Task("links", relation.table, newcomer(relation.key))
 
 
 def link_method(plan: Plan, table: str, key: str) -> str:

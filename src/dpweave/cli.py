@@ -429,7 +429,8 @@ def ledger(
     Spending adds up over runs: two copies fitted apart reveal more than one. A cap stops the run that would pass it,
     before a row is read.
     """
-    from dpweave.privacy.ledger import read, set_cap
+    from dpweave.privacy.ledger import set_cap
+    from dpweave.spending import read
 
     if cap_epsilon is not None:
         set_cap(file, database=_capped_database(file, database), epsilon=cap_epsilon, delta=cap_delta)
@@ -484,7 +485,7 @@ def _sample_and_write(model: Any, out: str, *, scale: float, seed: int, force: b
 
 
 def _capped_database(file: Path, database: str | None) -> str:
-    from dpweave.privacy.ledger import read
+    from dpweave.spending import read
 
     if database is not None:
         return database

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dpweave.plan import Plan
-    from dpweave.privacy.window import IntArray
     from dpweave.schema.domain import Attribute
     from dpweave.schema.model import ForeignKey
+    from dpweave.window import IntArray
 
 Mask = np.ndarray[Any, Any]
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dpweave.plan import ColumnPlan, Plan
-    from dpweave.privacy.window import IntArray
     from dpweave.schema.model import Database
+    from dpweave.window import IntArray
 
 
 @dataclass(frozen=True)

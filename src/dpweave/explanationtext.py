@@ -6,6 +6,8 @@ import math
 import textwrap
 from typing import TYPE_CHECKING
 
+from dpweave.budget import DEFAULT_METHOD
+from dpweave.links.popularity import SHARE
 from dpweave.schema.domain import parse_repetition
 
 if TYPE_CHECKING:
@@ -184,6 +186,15 @@ def _links(e: Explanation) -> str:
     most = max(f.best_k for f in e.forecast.links)
     advice = f" Sets of more than {most} are not worth their noise: k = {most} would do." if most < e.k else ""
     lines.append(_wrap(f"100 times the mean L1 error over sets of {e.k} columns from both sides of a key.{advice}"))
+    public = {(r.table, r.key) for r in e.relations if r.target in e.public and r.method == DEFAULT_METHOD}
+    led = dict.fromkeys(f.target for f in e.forecast.links if (f.table, f.key) in public)
+    if led and e.neighbours == "entity":
+        lines.append(
+            _wrap(
+                f"How often each row of {', '.join(led)} is led to is counted with up to {SHARE:.0%} of what its links get, "
+                "where noise would let it show."
+            )
+        )
     return "\n".join(lines)
 
 

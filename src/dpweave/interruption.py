@@ -74,7 +74,7 @@ def _runs(ledger: Path | None) -> dict[str, str]:
     if ledger is None or not ledger.exists():
         return {}
     from dpweave.privacy.accounting import Cost
-    from dpweave.privacy.ledger import read
+    from dpweave.spending import read
 
     found = {}
     for database in read(ledger).databases.values():

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dpweave.privacy.release import Certificate, Release
-    from dpweave.privacy.window import IntArray
+    from dpweave.window import IntArray
 
 COUNTING = 0.05
 """Share of the budget for the number of links (and for table sizes, where neighbours hide them)."""

@@ -18,12 +18,12 @@ from dpweave.links.base import Refittable
 from dpweave.parts import Part, Parts, Warp, Woven, divide
 from dpweave.plan import Plan
 from dpweave.privacy.release import Certificate, Discovered, Measured, Release, Selected
-from dpweave.privacy.window import NoisyMarginal
 from dpweave.relations import counted_keys, fine_degrees, presence_codecs, relations, repeating_key
 from dpweave.schema.domain import Attribute, View, degree, presence, repetition
 from dpweave.tables.base import restore
 from dpweave.tables.domains import degree_histogram
 from dpweave.weaving import Fabric, Weaver
+from dpweave.window import NoisyMarginal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
     from dpweave.links.base import LinkProblem
     from dpweave.links.degrees import Degrees
-    from dpweave.privacy.window import IntArray
     from dpweave.relations import Relation
     from dpweave.synthetic import SyntheticDatabase
     from dpweave.tables.base import FittedTable
+    from dpweave.window import IntArray
 
 FORMAT = 1
 
@@ -214,6 +214,7 @@ def _entries(model: Model) -> dict[str, bytes]:
     states = {name: fitted.state() for name, fitted in model.tables.items()}
     arrays = {f"tables/{t}/{k}": v for t, (_, found) in states.items() for k, v in found.items()}
     arrays |= {f"measured/{i}": m.marginal.counts for i, m in enumerate(model.release.measured)}
+    arrays |= {f"popularity/{t}/{k}": v for (t, k), v in model.fabric.popularity.items()}
     links = []
     for i, (at, fit) in enumerate(model.fits.items()):
         state, found = _method(model.plan, at).state(fit)
@@ -225,6 +226,7 @@ def _entries(model: Model) -> dict[str, bytes]:
         "tables": {t: {"mechanism": model.mechanisms[t], "state": state} for t, (state, _) in states.items()},
         "public": list(model.public),
         "links": links,
+        "popularity": [list(at) for at in model.fabric.popularity],
     }
     entries = {
         "manifest.json": json.dumps(manifest, indent=1).encode(),
@@ -257,6 +259,7 @@ def _from_entries(manifest: dict[str, Any], entries: dict[str, bytes]) -> Model:
         public={t: pa.ipc.open_file(entries[f"public/{i}.arrow"]).read_all() for i, t in enumerate(manifest["public"])},
         degrees=degree_counts(plan, release),
         repetitions=repetitions(plan, release),
+        popularity={(t, k): arrays[f"popularity/{t}/{k}"] for t, k in manifest.get("popularity", ())},
     )
     return Model(
         fabric,

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dpweave.plan import Plan
-    from dpweave.privacy.window import IntArray
     from dpweave.schema.model import Table
+    from dpweave.window import IntArray
 
 PART_VALUES = 1 << 22
 """Values (rows times columns) of one part, and of all common tables that could have been divided."""

@@ -7,6 +7,8 @@ from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dpweave.brought import Brought, bring
 from dpweave.budget import (
     Allocation,
@@ -17,14 +19,17 @@ from dpweave.budget import (
     is_category,
     link_method,
     link_task,
+    popularity_task,
     relation_model,
 )
+from dpweave.cloth import Cloth
 from dpweave.errors import PlanError, UsageError
 from dpweave.links.base import LinkModel, Refittable
 from dpweave.links.evidence import describe
 from dpweave.links.map import MAP
+from dpweave.links.popularity import MOST_TARGETS, popularity, share_for
 from dpweave.model import Model, degree_counts, repetitions
-from dpweave.privacy.accounting import Budget
+from dpweave.privacy.accounting import Budget, subtract
 from dpweave.privacy.curator import Curator
 from dpweave.privacy.ledger import Ledger
 from dpweave.privacy.noise import InsecureNoise
@@ -36,8 +41,10 @@ from dpweave.relations import (
     degree_codec,
     derived_codecs,
     fine_degrees,
+    has_popular_targets,
     is_dictated,
     model_columns,
+    newcomer_view,
     relations,
     repetition_codec,
     repetition_view,
@@ -56,15 +63,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    import numpy as np
     import pyarrow as pa
 
     from dpweave.links.base import LinkProblem
     from dpweave.links.degrees import Degrees
     from dpweave.plan import Plan
-    from dpweave.privacy.window import Columns, IntArray, NoisyMarginal
-    from dpweave.schema.domain import Bins
+    from dpweave.schema.domain import Bins, Scalar
+    from dpweave.schema.model import ForeignKey
     from dpweave.tables.base import FittedTable, TableModel
+    from dpweave.window import Columns, IntArray, NoisyMarginal
 
 
 def fit(
@@ -111,7 +118,8 @@ def fit(
         fabric = Fabric(
             plan, sizes, tables, public, degree_counts(plan, curator.release), repetitions(plan, curator.release)
         )
-        found, fits = _learn_links(curator, fabric, allocation, report)
+        fabric, left = _learn_popularity(curator, fabric, allocation, report)
+        found, fits = _learn_links(curator, fabric, left, report)
         certificate = certify(
             plan.promise, book, delta=delta, insecure=curator.insecure, evidence=found, external=elsewhere
         )
@@ -290,14 +298,52 @@ def _linked(plan: Plan, name: str) -> dict[Columns, float]:
     return out
 
 
-def _learn_links(
+def _learn_popularity(
     curator: Curator, fabric: Fabric, allocation: Allocation, report: Progress
+) -> tuple[Fabric, dict[str, float]]:
+    """Count how often each row of a public table is led to, where noise lets that show; return what links have left, by task.
+
+    One row of each owner counts for a target, which noise need hide no more of (docs/proofs, Theorem 5).
+    """
+    plan, found = fabric.plan, {}
+    left = {task.name: rho for task, rho in allocation.tasks.items() if task.group == "links"}
+    for relation in relations(plan):
+        task, target = link_task(relation), plan.database[relation.table].key[relation.key].target
+        if task.name not in left or not has_popular_targets(plan, relation):
+            continue
+        if not isinstance(relation_model(plan, relation), MAP) or fabric.public[target].num_rows > MOST_TARGETS:
+            continue
+        with report.step(f"count links to each row of {target}"):
+            keys = curator.set_targets(relation.table, relation.key)
+            window = curator.window(newcomer_view(relation), name=popularity_task(relation).name) if keys else None
+            order = _places(keys, fabric.public[target], plan.database[relation.table].key[relation.key])
+            if window is None or order is None:
+                continue
+            (column,) = window.shape
+            mean = fabric.sizes[relation.table] * fabric.share(relation.table, relation.key) / len(keys)
+            rho = left[task.name] * share_for(rho=left[task.name], l2=window.l2((column,)), mean=mean)
+            if rho > 0:
+                (noisy,) = window.measure([(column,)], rho=rho)
+                left[task.name] = subtract(left[task.name], rho)
+                codes = Cloth(plan, fabric.public, seed=0).codes[target]
+                found[relation.table, relation.key] = popularity(noisy.counts[order], sigma=noisy.sigma, columns=codes)
+    return replace(fabric, popularity=found), left
+
+
+def _places(keys: tuple[Scalar, ...], table: pa.Table, key: ForeignKey) -> IntArray | None:
+    """Which of ``keys`` each row of a public table has; None where they are not the same."""
+    place = {value: i for i, value in enumerate(keys)}
+    rows = table[key.target_columns[0]].to_pylist() if keys else []
+    return np.array([place[v] for v in rows]) if len(rows) == len(place) == len(place.keys() & set(rows)) else None
+
+
+def _learn_links(
+    curator: Curator, fabric: Fabric, shares: Mapping[str, float], report: Progress
 ) -> tuple[list[dict[str, object]], dict[tuple[str, str], Any]]:
     """Weave a first database, learning each relation when its turn comes; what was measured stays in the release.
 
     Returns what the noisy counts say about each relation, and what was fitted to them.
     """
-    shares = {task.name: rho for task, rho in allocation.tasks.items() if task.group == "links"}
     found: list[dict[str, object]] = []
     fits: dict[tuple[str, str], Any] = {}
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from dpweave.links.degrees import buckets
 from dpweave.schema.codec import Codec
-from dpweave.schema.domain import Attribute, Bins, Categories, Opaque, View, degree, presence, repetition
+from dpweave.schema.domain import Attribute, Bins, Categories, Opaque, View, degree, newcomer, presence, repetition
 from dpweave.schema.model import Column, Type
 from dpweave.workloads import joined, name_of
 
@@ -120,6 +120,18 @@ def repetition_view(plan: Plan, table: str, key: str) -> View:
 def repetition_codec(key: str) -> Codec:
     """Return the codec of a repetition column."""
     return Codec(Column(repetition(key), Type("boolean"), nullable=False), Categories((False, True)))
+
+
+def newcomer_view(relation: Relation) -> View:
+    """Return the linked rows of a relation, by the public row that each leads to."""
+    name = newcomer(relation.key)
+    return View(relation.table, ((name, Attribute(name)),), ((relation.key,),))
+
+
+def has_popular_targets(plan: Plan, relation: Relation) -> bool:
+    """Whether it may be counted how often each row is led to: public rows, several links to each, under entity neighbours."""
+    key = plan.database[relation.table].key[relation.key]
+    return key.target in plan.public and relation.kind != "one-to-one" and plan.promise.neighbours == "entity"
 
 
 def derived_codecs(plan: Plan, table: str) -> dict[str, Codec]:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dpweave.plan import Plan
-    from dpweave.privacy.ledger import DatabaseSummary
     from dpweave.privacy.release import Certificate
+    from dpweave.spending import DatabaseSummary
     from dpweave.synthetic import SyntheticDatabase
 
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from dpweave.cloth import Cloth, Mask
     from dpweave.plan import TablePlan
-    from dpweave.privacy.window import IntArray
     from dpweave.schema.model import ForeignKey
+    from dpweave.window import IntArray
 
 
 def random_targets(

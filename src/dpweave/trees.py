@@ -20,7 +20,7 @@ from dpweave.values import running_number
 
 if TYPE_CHECKING:
     from dpweave.cloth import Cloth, Mask
-    from dpweave.privacy.window import IntArray
+    from dpweave.window import IntArray
 
 _CLEAR = 0.6
 """An ordered column tells what comes first if this many more links run one way along it than the other."""

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from dpweave.cloth import Cloth
     from dpweave.plan import TablePlan
-    from dpweave.privacy.window import IntArray
     from dpweave.schema.model import ForeignKey, Table
+    from dpweave.window import IntArray
 
 
 class Values:

@@ -11,7 +11,7 @@ import numpy as np
 from dpweave.cloth import Cloth
 from dpweave.constraints import obey
 from dpweave.links.base import LinkProblem
-from dpweave.links.degrees import Degrees, degrees_of, match_total, seen
+from dpweave.links.degrees import Degrees, degrees_of, match_total, seen, whole
 from dpweave.links.tilt import deal
 from dpweave.relations import (
     Relation,
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from dpweave.parts import Part, Warp
     from dpweave.plan import Plan
-    from dpweave.privacy.window import IntArray
     from dpweave.tables.base import FittedTable
+    from dpweave.window import FloatArray, IntArray
 
 MOST_UNSEEN = 1000
 """Degrees may call for this many times the rows that were counted within bounds; more is taken for an error of theirs."""
@@ -59,6 +59,8 @@ class Fabric:
     """For owning keys, as (table, key): buckets of degrees and their noisy counts over the owners."""
     repetitions: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """For junctions whose pairs may repeat: the share of linked rows that do, and its standard error."""
+    popularity: Mapping[tuple[str, str], FloatArray] = field(default_factory=dict)
+    """For keys to public tables, as (table, key), whose targets were counted one by one: how often each is led to, mean 1."""
 
     def whole(self, table: str) -> float:
         """Rows of a table at scale 1: those that were brought, where it was made elsewhere, else its noisy size."""
@@ -342,16 +344,24 @@ class Weaver:
         if relation.kind == "one-to-one":
             return Degrees()
         right = self._bound(relation)
+        popular = self._popular(relation, problem.links, rng)
         if degrees is None:
-            return Degrees(right_bound=right)
+            return Degrees(right=popular, right_bound=right)
         bound = self._plan.promise.bounds[relation.table, key]
         every = self._all_degrees(relation.table, key)
         share = seen(degrees if every is None else every, bound)
         if relation.joint is not None:
             degrees = match_total(degrees, problem.links, cap=problem.right_rows, rng=rng)
-            return Degrees(left=degrees, left_seen=share, right_bound=right)
+            return Degrees(left=degrees, left_seen=share, right=popular, right_bound=right)
         degrees = match_total(degrees, problem.links, cap=max(problem.links, 1), rng=rng)
         return Degrees(right=degrees, right_seen=share)
+
+    def _popular(self, relation: Relation, links: int, rng: np.random.Generator) -> IntArray | None:
+        """How many links each public target gets, where that was counted."""
+        weights = self._fabric.popularity.get((relation.table, relation.key))
+        if weights is None or not len(weights):
+            return None
+        return whole(weights * (links / weights.sum()), links, rng, shuffle=True)
 
     def _bound(self, relation: Relation) -> int | IntArray | None:
         """How many rows may lead to one in this part, where counts show no more: by promise, or because the others were cut off.

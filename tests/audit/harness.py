@@ -19,7 +19,7 @@ from scipy.stats import beta
 from dpweave.privacy.accounting import Budget, epsilon_of_rho
 from dpweave.privacy.curator import Curator
 from dpweave.privacy.ledger import Ledger
-from dpweave.privacy.window import Candidate
+from dpweave.window import Candidate
 from tests.engines import codec_of, open_frames
 from tests.oracle import Rows, World
 
@@ -96,6 +96,8 @@ def open_curator(
         if attribute.column.startswith("#"):
             table = promise.graph.walk(pair.view.base, attribute.path)
             curator.set_codec(table, attribute.column, codec_of(world, attribute.column))
+        if attribute.column.startswith("@"):
+            curator.set_targets(pair.view.base, attribute.column[1:])
     if change is not None:
         change(curator, rows)
     return curator

@@ -11,10 +11,10 @@ from scipy.stats import beta
 
 from dpweave.privacy import curator as curator_module
 from dpweave.privacy.curator import Curator
-from dpweave.privacy.window import NoisyMarginal
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import Attribute, Categories, View
 from dpweave.schema.model import Column, Type
+from dpweave.window import NoisyMarginal
 from tests.audit.harness import MISS, Pair, Runs, audit, collect, open_curator, zcdp_claim
 from tests.oracle import Rows, make_promise, unit_rows, without
 
@@ -137,7 +137,23 @@ def _degree() -> Pair:
     )
 
 
-PAIRS = {p().name: p for p in (_heavy_user, _movie, _manager, _endpoint, _parent, _degree)}
+def _newcomer(movies: tuple[int, ...] = (0, 1, 2, 0, 1, 2)) -> Pair:
+    """A user leaves who leads to three public rows, twice to each; three of her six ratings are kept."""
+    promise = make_promise(
+        RATED, protect=("users",), public=("movies",), owning={"ratings": "user"}, bounds={("ratings", "user"): 3}
+    )
+    rated = [(0, m) for m in movies] + [(1, 0), (1, 2)]
+    rows: Rows = {
+        "users": {u: {"x": 0} for u in range(2)},
+        "movies": {m: {"x": 0} for m in range(3)},
+        "ratings": {i: {"user": u, "movie": m, "x": 0} for i, (u, m) in enumerate(rated)},
+    }
+    less = without(rows, promise, unit_rows(rows, promise, "users", 0))
+    view = View("ratings", (("which", Attribute("@movie")),))
+    return Pair("newcomer", promise, rows, less, "users", view, ("which",), salts=16)
+
+
+PAIRS = {p().name: p for p in (_heavy_user, _movie, _manager, _endpoint, _parent, _degree, _newcomer)}
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -197,6 +213,13 @@ def test_half_the_noise_is_caught():
 
 def test_skipped_truncation_is_caught():
     one, zero, rho = collect(_heavy_user(), RUNS // 2, _cut_nothing)
+    assert audit(one, zero, zcdp_claim(rho)).broken
+
+
+def test_rows_that_lead_to_the_same_public_row_again_and_are_counted_are_caught(monkeypatch):
+    """The sensitivity of a newcomer column rests on their being left out."""
+    monkeypatch.setattr("dpweave.privacy.counts._repeats", lambda linked, *_: linked.rid < 0)
+    one, zero, rho = collect(_newcomer((0,) * 6), RUNS // 2)
     assert audit(one, zero, zcdp_claim(rho)).broken
 
 

@@ -11,7 +11,7 @@ from tests.links.random_relations import Relation, random_relation
 from tests.windows import ArrayWindow
 
 if TYPE_CHECKING:
-    from dpweave.privacy.window import IntArray
+    from dpweave.window import IntArray
 
 KINDS: tuple[tuple[Kind, bool], ...] = (
     ("many-to-many", False),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from dpweave.privacy.window import IntArray
+    from dpweave.window import IntArray
 
 
 @dataclass(frozen=True)

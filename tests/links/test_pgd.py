@@ -12,7 +12,7 @@ from dpweave.links.base import LinkModel, LinkProblem, RandomWiring, link_model,
 from dpweave.links.block import Block
 from dpweave.links.pgd import PGD, Projection, Start, Wiring, rewire, solve
 from dpweave.links.workload import Workload, answers_from_links, cross_workloads
-from dpweave.privacy.window import NoisyMarginal
+from dpweave.window import NoisyMarginal
 from tests.links.data import movielens
 from tests.links.problems import KINDS, Kind, assert_kind_is_kept, problem_of, real_relation, window_for
 from tests.links.random_relations import random_relation

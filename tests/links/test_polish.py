@@ -10,7 +10,7 @@ from dpweave.links.degrees import Degrees
 from dpweave.links.map import MAP
 from dpweave.links.polish import polish
 from dpweave.links.workload import Workload
-from dpweave.privacy.window import NoisyMarginal
+from dpweave.window import NoisyMarginal
 
 
 def sparse(rows: int, rng: np.random.Generator) -> LinkProblem:

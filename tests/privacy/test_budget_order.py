@@ -15,11 +15,12 @@ import pytest
 from dpweave.errors import BudgetError, PlanError, UsageError
 from dpweave.privacy.accounting import Budget
 from dpweave.privacy.curator import Curator
-from dpweave.privacy.ledger import Ledger, read
-from dpweave.privacy.window import Candidate
+from dpweave.privacy.ledger import Ledger
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import Categories, View
 from dpweave.schema.model import Column, Type
+from dpweave.spending import read
+from dpweave.window import Candidate
 from tests.engines import open_frames
 from tests.oracle import make_promise
 

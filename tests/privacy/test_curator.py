@@ -13,10 +13,10 @@ from dpweave.privacy.curator import Curator
 from dpweave.privacy.ledger import Ledger
 from dpweave.privacy.noise import InsecureNoise
 from dpweave.privacy.release import Certificate, guarantees
-from dpweave.privacy.window import Candidate
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import Attribute, Categories, View
 from dpweave.schema.model import Column, Type
+from dpweave.window import Candidate
 from tests.engines import open_frames
 from tests.oracle import make_promise
 

@@ -20,7 +20,8 @@ from filelock import FileLock
 from dpweave.errors import BudgetError, LedgerError, UsageError
 from dpweave.privacy import ledger as module
 from dpweave.privacy.accounting import Budget, Cost, epsilon_of_rho, rho_of_epsilon, split, subtract
-from dpweave.privacy.ledger import Cap, Ledger, read, set_cap
+from dpweave.privacy.ledger import Cap, Ledger, set_cap
+from dpweave.spending import read
 
 LIMIT = Budget(1.0, 1e-6)
 

@@ -22,6 +22,7 @@ from tests.oracle import (
     holds_bounds,
     keys_of,
     make_promise,
+    newcomer_view,
     random_view,
     random_world,
     record_neighbour,
@@ -122,6 +123,13 @@ def test_record_neighbours_never_move_repetition_more_than_the_calculus_says(chu
     l1, l2 = _hunt("record", range(1000 * chunk + 20_500, 1000 * chunk + 20_700), _repetition_view)
     assert l1 > 10
     assert l2 > 10
+
+
+@pytest.mark.parametrize("chunk", range(6))
+def test_newcomers_never_move_more_than_the_calculus_says(chunk):
+    l1, l2 = _hunt("entity", range(1000 * chunk + 40_000, 1000 * chunk + 40_400), newcomer_view)
+    assert l1 > 60
+    assert l2 > 60
 
 
 # -- a constructed example for each case -------------------------------------------------------------------------------
@@ -380,6 +388,63 @@ def test_attained_record_repetition_by_relationships_that_are_replaced():
     l1, _ = distances(*(count(bound(d, promise, ranks), promise, view, ("x", "again")) for d in (rows, other)))
     says = movement(promise, view, ("x", "again"), "b")
     assert l1 == says.l1 == 6
+
+
+def test_attained_newcomers():
+    """One row of each of a unit's owners for each of the targets: d1 orders, each with the same d2 products."""
+    d1, d2 = 2, 3
+    tables = {**SHOP, "products": (("x",), {}), "items": (("x",), {"order": "orders", "product": "products"})}
+    promise = make_promise(
+        tables,
+        protect=("users",),
+        public=("products",),
+        owning={"orders": "user", "items": "order"},
+        bounds={("orders", "user"): d1, ("items", "order"): d2},
+    )
+    rows: Rows = {
+        "users": {0: {"x": 0}},
+        "orders": _many("user", [0] * d1, x=0),
+        "products": {i: {"x": 0} for i in range(d2)},
+        "items": {i: {"order": i // d2, "product": i % d2, "x": 0} for i in range(d1 * d2)},
+    }
+    less = _gone(promise, rows, "users", 0)
+    view = View("items", (("p", Attribute("@product")), ("x", Attribute("x"))))
+    _attains(promise, rows, less, view, ("p",), "users", l1=d1 * d2, l2=d1 * math.sqrt(d2))
+    _attains(promise, rows, less, view, ("p", "x"), "users", l1=d1 * d2, l2=d1 * math.sqrt(d2))
+    # Rows that repeat their owner's product count once, so that they move less than without the column.
+    rows["items"] = {i: {"order": i // d2, "product": 0, "x": 0} for i in range(d1 * d2)}
+    ranks = {(t, i): float(i) for t in rows for i in rows[t]}
+    seen = count(bound(rows, promise, ranks), promise, view, ("p",))
+    assert seen == {(0,): d1}
+    assert movement(promise, view, ("x",), "users") == Movement(d1 * d2, 0)
+
+
+def test_newcomers_are_refused_where_nothing_is_proved():
+    private = _rated(2, 2)
+    public = make_promise(
+        {**RATED, "kinds": ((), {}), "movies": (("x",), {"kind": "kinds"})},
+        protect=("users",),
+        public=("movies", "kinds"),
+        owning={"ratings": "user"},
+        bounds={("ratings", "user"): 2},
+    )
+    record = make_promise(
+        RATED,
+        protect=("users",),
+        public=("movies",),
+        owning={"ratings": "user"},
+        bounds={("ratings", "user"): 2},
+        neighbours="record",
+    )
+    for promise, base, attribute in (
+        (private, "ratings", Attribute("@movie")),  # private rows
+        (public, "ratings", Attribute("@user")),
+        (public, "ratings", Attribute("@kind", ("movie",))),  # over public rows, seen from private ones
+        (public, "movies", Attribute("@kind")),
+        (record, "ratings", Attribute("@movie")),
+    ):
+        with pytest.raises(UsageError, match="counted one by one only where they are public"):
+            movement(promise, View(base, (("p", attribute),)), ("p",), "users")
 
 
 def test_repetition_needs_an_owner():

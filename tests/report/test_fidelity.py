@@ -10,7 +10,6 @@ import pytest
 
 from dpweave.model import release_to_dict
 from dpweave.privacy.release import Measured, Release
-from dpweave.privacy.window import NoisyMarginal
 from dpweave.report.estimates import (
     Distribution,
     Estimate,
@@ -24,6 +23,7 @@ from dpweave.report.estimates import (
 )
 from dpweave.report.fidelity import fidelity
 from dpweave.schema.domain import Attribute, Bins, View
+from dpweave.window import NoisyMarginal
 from tests.report.worlds import model, shop, shop_plan
 
 

@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from dpweave.plan import ColumnPlan, KeyPlan, Plan, TablePlan
 from dpweave.privacy.release import Certificate, Guarantee, Measured, Release
-from dpweave.privacy.window import NoisyMarginal
 from dpweave.relations import relations
 from dpweave.report.coding import encode
 from dpweave.schema.domain import Attribute, Bins, Categories, Opaque, View
 from dpweave.schema.model import Column, ForeignKey, Type
+from dpweave.window import NoisyMarginal
 
 if TYPE_CHECKING:
     from dpweave.schema.codec import Codec

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from dpweave.links.degrees import bucketed, degrees_of
-from dpweave.privacy.window import NoisyMarginal
 from dpweave.relations import ANY_DEGREE
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import Bins, Learn, bins_at, to_axis
@@ -22,6 +21,7 @@ from dpweave.tables.domains import (
     public_bins,
     refine,
 )
+from dpweave.window import NoisyMarginal
 
 CELLS = len(ANY_DEGREE) - 1
 

@@ -25,7 +25,7 @@ from tests.windows import ArrayWindow
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dpweave.privacy.window import Columns, NoisyMarginal
+    from dpweave.window import Columns, NoisyMarginal
 
 
 def planted(rows: int = 3000, seed: int = 0) -> tuple[dict[str, np.ndarray], dict[str, int]]:

@@ -15,7 +15,7 @@ from dpweave.links.degrees import UNKNOWN, Degrees
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from dpweave.privacy.window import IntArray, NoisyMarginal, Window
+    from dpweave.window import IntArray, NoisyMarginal, Window
 
 Kind = Literal["many-to-many", "one-to-many", "one-to-one"]
 KINDS: tuple[str, ...] = get_args(Kind)

@@ -12,7 +12,7 @@ from dpweave.links.types import RowTypes
 if TYPE_CHECKING:
     from dpweave.links.base import LinkProblem
     from dpweave.links.workload import Workload
-    from dpweave.privacy.window import FloatArray, IntArray
+    from dpweave.window import FloatArray, IntArray
 
 
 @dataclass(frozen=True)

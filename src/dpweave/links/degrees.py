@@ -19,7 +19,7 @@ from dpweave.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dpweave.privacy.window import FloatArray, IntArray
+    from dpweave.window import FloatArray, IntArray
 
 
 @dataclass(frozen=True)

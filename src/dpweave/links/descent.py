@@ -15,7 +15,7 @@ from dpweave.errors import UsageError
 
 if TYPE_CHECKING:
     from dpweave.links.types import LinkOperator
-    from dpweave.privacy.window import FloatArray
+    from dpweave.window import FloatArray
 
 
 class FeasibleSet(Protocol):

@@ -38,7 +38,7 @@ from dpweave.schema.domain import MAX_CELLS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from dpweave.privacy.window import Columns, FloatArray
+    from dpweave.window import Columns, FloatArray
 
 FIRST_ORDER = 0.05**2
 """Prior variance of a coefficient of one column: links lean by some five percent."""

@@ -15,7 +15,7 @@ from dpweave.links.wiring import WHOLE_CELLS, spread, wire
 if TYPE_CHECKING:
     from dpweave.links.base import LinkProblem
     from dpweave.links.map import LinkFit
-    from dpweave.privacy.window import FloatArray, IntArray
+    from dpweave.window import FloatArray, IntArray
 
 _EVEN_CELLS = 1 << 20
 """Up to this many pairs of types, links are drawn evenly over all columns."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dpweave.links.base import LinkProblem
-    from dpweave.privacy.window import NoisyMarginal
+    from dpweave.window import NoisyMarginal
 
 
 @dataclass(frozen=True)

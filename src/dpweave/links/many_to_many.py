@@ -13,7 +13,7 @@ from dpweave.links.projection import project_capped_simplex, rescale_capped_simp
 from dpweave.links.sampling import cell_counts
 
 if TYPE_CHECKING:
-    from dpweave.privacy.window import FloatArray, IntArray
+    from dpweave.window import FloatArray, IntArray
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ from dpweave.links.workload import Workload
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from dpweave.privacy.window import Columns, FloatArray, IntArray, NoisyMarginal, Window
+    from dpweave.window import Columns, FloatArray, IntArray, NoisyMarginal, Window
 
 _ITERATIONS = 300
 _ENOUGH = 1e-5

@@ -15,7 +15,7 @@ from dpweave.links.sampling import categorical_round
 
 if TYPE_CHECKING:
     from dpweave.links.block import Block
-    from dpweave.privacy.window import FloatArray, IntArray
+    from dpweave.window import FloatArray, IntArray
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from dpweave.links.one_to_one import MatchingPolytope, round_one_to_one
 from dpweave.links.slicing import Slice, draw_links, draw_slice
 from dpweave.links.types import LinkOperator
 from dpweave.links.workload import Workload, answers_from_links, cross_workloads
-from dpweave.privacy.window import Candidate, Columns, FloatArray, IntArray, NoisyMarginal, Window
 from dpweave.tables.base import Purse
+from dpweave.window import Candidate, Columns, FloatArray, IntArray, NoisyMarginal, Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

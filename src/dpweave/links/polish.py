@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from dpweave.links.base import LinkProblem
     from dpweave.links.workload import Workload
-    from dpweave.privacy.window import FloatArray, IntArray
+    from dpweave.window import FloatArray, IntArray
 
 ROUNDS = 60
 PAIRS = 1 << 15

@@ -17,7 +17,7 @@ import numpy as np
 from dpweave.errors import UsageError
 
 if TYPE_CHECKING:
-    from dpweave.privacy.window import FloatArray
+    from dpweave.window import FloatArray
 
 _SMALL = 1 << 14
 """Up to this many undecided entries, sorting their breakpoints is cheaper than thinning them out further."""

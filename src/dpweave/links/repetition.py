@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from dpweave.privacy.window import IntArray
+    from dpweave.window import IntArray
 
 Mask = np.ndarray[Any, Any]
 

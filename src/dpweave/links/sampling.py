@@ -14,7 +14,7 @@ import numpy as np
 from dpweave.errors import UsageError
 
 if TYPE_CHECKING:
-    from dpweave.privacy.window import FloatArray, IntArray
+    from dpweave.window import FloatArray, IntArray
 
 _SUM_TOLERANCE = 1e-6
 """How far, relative to the total, the probabilities may be from adding up to a whole number."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from dpweave.links.base import LinkProblem
     from dpweave.links.degrees import Degrees
-    from dpweave.privacy.window import Columns, FloatArray, IntArray, NoisyMarginal
+    from dpweave.window import Columns, FloatArray, IntArray, NoisyMarginal
 
 FIT_CELLS = 1 << 18
 """Pairs of row types that a fit sees at most: of more, a sample stands for all (ALGORITHMS B4)."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from dpweave.links.base import LinkProblem
-    from dpweave.privacy.window import IntArray
+    from dpweave.window import IntArray
 
 
 @dataclass(frozen=True)

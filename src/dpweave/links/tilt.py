@@ -26,7 +26,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dpweave.privacy.window import FloatArray, IntArray
+    from dpweave.window import FloatArray, IntArray
 
 COEFFICIENTS = 1000
 """The columns with the fewest values are regressed on, up to this many values in all."""

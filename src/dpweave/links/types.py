@@ -20,7 +20,7 @@ from dpweave.links.workload import Workload, cells
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dpweave.privacy.window import Columns, FloatArray, IntArray
+    from dpweave.window import Columns, FloatArray, IntArray
 
 _DENSE_WIDTH = 24
 """A one-hot matrix with fewer cells per column set than this is faster through BLAS than as a sparse matrix."""

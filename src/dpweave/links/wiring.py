@@ -28,7 +28,7 @@ from dpweave.links.types import RowTypes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from dpweave.privacy.window import FloatArray, IntArray
+    from dpweave.window import FloatArray, IntArray
 
     Weights = Callable[[RowTypes, RowTypes], FloatArray]
     """Relative weight of a link for each pair of a left and a right type: ``(left.count, right.count)``."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpweave.errors import UsageError
-from dpweave.privacy.window import Columns, FloatArray, IntArray
+from dpweave.window import Columns, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

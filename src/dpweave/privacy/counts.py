@@ -11,20 +11,23 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 
 from dpweave.schema.covering import cover, summed
-from dpweave.schema.domain import parse_degree, parse_presence, parse_repetition
+from dpweave.schema.domain import Attribute, newcomer, parse_degree, parse_newcomer, parse_presence, parse_repetition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dpweave.privacy.bounding import Bounding
-    from dpweave.privacy.window import Columns, IntArray
     from dpweave.schema.codec import Codec
-    from dpweave.schema.domain import Attribute, Path, View
+    from dpweave.schema.domain import Path, Scalar, View
+    from dpweave.schema.model import ForeignKey
+    from dpweave.window import Columns, IntArray
 
 T = TypeVar("T")
 Codes = np.ndarray[Any, Any]
 BLOCK_ROWS, BLOCK_CELLS = 1 << 16, 1 << 16
 """Rows, and cells of a marginal, that are counted at a time, so that both stay in the processor's cache."""
+NOBODY = 2**32 - 1
+"""Code of a row that is no newcomer; such rows are never counted."""
 MANY_ROWS = 1 << 18
 """Rows from which on it pays to count several cliques at once."""
 
@@ -61,9 +64,9 @@ class Counts:
         if not self._bounding.source.embedded:
             return tuple(self._in_engine(view, clique) for clique in cliques)
         found: dict[Columns, IntArray] = {}
-        for paths in {view.paths(clique) for clique in cliques}:
-            alike = [clique for clique in cliques if view.paths(clique) == paths]
-            found |= self._in_memory(view, alike, self._present(view.base, paths))
+        for needs in {_needs(view, clique) for clique in cliques}:
+            alike = [clique for clique in cliques if _needs(view, clique) == needs]
+            found |= self._in_memory(view, alike, self._present(view.base, *needs))
         return tuple(found[clique] for clique in cliques)
 
     def categories(self, table: str, column: str) -> dict[str, int]:
@@ -78,6 +81,15 @@ class Counts:
         for value, n in zip(found["value"].to_pylist(), found["n"].to_pylist(), strict=True):
             total[value] = total.get(value, 0) + n  # texts that are not UTF-8 may come out alike
         return total
+
+    def public_keys(self, key: ForeignKey) -> tuple[Scalar, ...]:
+        """Keys of the public rows that ``key`` leads to, by their ``rid``; none where these have gaps or keys repeat."""
+        rows = self._bounding.kept(key.target)
+        value = rows[self._bounding.column_name(key.target, key.target_columns[0])]
+        found = self._bounding.source.fetch(rows.select(rows.rid, value=value).order_by("rid"))
+        keys = tuple(found["value"].to_pylist())
+        distinct = len(set(keys) - {None}) == len(keys) and found["rid"].to_pylist() == list(range(len(keys)))
+        return keys if distinct else ()
 
     # -- in memory -------------------------------------------------------------------------------------------------
 
@@ -94,14 +106,16 @@ class Counts:
             found |= {clique: summed(counts, block, clique) for clique in inside}
         return found
 
-    def _present(self, base: str, paths: tuple[Path, ...]) -> Codes | None:
-        """Rows whose paths all lead somewhere; None where that is every row."""
+    def _present(self, base: str, paths: tuple[Path, ...], keys: tuple[str, ...]) -> Codes | None:
+        """Rows whose paths all lead somewhere and which are newcomers by ``keys``; None where that is every row."""
 
         def make() -> Codes | None:
-            there = np.logical_and.reduce([self._position(base, path) >= 0 for path in paths])
-            return None if there.all() else there
+            there = [self._position(base, path) >= 0 for path in paths]
+            there += [self._seen(base, Attribute(newcomer(key))) != NOBODY for key in keys]
+            every = np.logical_and.reduce(there)
+            return None if every.all() else every
 
-        return self._once(("present", base, paths), make) if paths else None
+        return self._once(("present", base, paths, keys), make) if paths or keys else None
 
     def _seen(self, base: str, attribute: Attribute) -> Codes:
         """Codes of an attribute for every bounded row of the base; those that lead nowhere are masked by the caller."""
@@ -143,6 +157,8 @@ class Counts:
 
         def make() -> Codes:
             rows, code = self._coded(self._bounding.raw(table), table, column)
+            if parse_newcomer(column):
+                return self._fetch(rows, code.fill_null(NOBODY), np.full(self._length(table), NOBODY, dtype=np.uint32))
             small = np.min_scalar_type(max(self._codecs[table, column].size - 1, 0))
             return self._fetch(rows, code, np.zeros(self._length(table), dtype=small))
 
@@ -191,6 +207,8 @@ class Counts:
             coded = own.select(r=own.rid, **{f"code{i}": code}).view()
             rows = rows.inner_join(coded, rows[_at(attribute.path)] == coded.r).drop("r")
             names.append(f"code{i}")
+            if parse_newcomer(attribute.column):
+                rows = rows.filter(rows[names[-1]].notnull())
         if not clique:
             return np.array(self._number(rows), dtype=np.int64)
         cells = self._bounding.source.fetch(rows.group_by(names).agg(n=ibis._.count()))
@@ -208,7 +226,9 @@ class Counts:
     # -- coding ----------------------------------------------------------------------------------------------------
 
     def _coded(self, rows: Any, table: str, column: str) -> tuple[Any, Any]:
-        """Return rows and the expression of a column's code over them."""
+        """Return rows and the expression of a column's code over them; null where a row is no newcomer."""
+        import ibis
+
         codec = self._codecs[table, column]
         counted = parse_degree(column)
         if counted is not None:
@@ -216,18 +236,25 @@ class Counts:
             per = self._bounding.children(child, self._bounding.promise.database[child].key[key_name]).view()
             joined = rows.left_join(per, rows.rid == per.rid).select(rows.rid, degree=per.degree.fill_null(0))
             return joined, codec.encode(joined.degree.cast("int64"), has_nan=False)
-        key = parse_presence(column) or parse_repetition(column)
+        key = parse_presence(column) or parse_repetition(column) or parse_newcomer(column)
         if key is not None:
             linked = self._bounding.linked(table)
             link = linked[self._bounding.link_name(table, key)]
-            said = (
-                link.notnull()
-                if parse_presence(column)
-                else _repeats(linked, link, self._bounding.order(table, linked))
+            if parse_presence(column):
+                return linked, link.notnull().cast("int32")
+            owned = table in self._bounding.promise.owning
+            again = _repeats(linked, link, self._bounding.order(table, linked)) if owned else ibis.literal(False)
+            return linked, again.cast("int32") if parse_repetition(column) else ibis.ifelse(
+                again, ibis.null("int64"), link
             )
-            return linked, said.cast("int32")
         value = rows[self._bounding.column_name(table, column)]
         return codec.coded(rows, value, has_nan=self._bounding.source.connection.name != "sqlite")
+
+
+def _needs(view: View, clique: Columns) -> tuple[tuple[Path, ...], tuple[str, ...]]:
+    """Paths that must lead somewhere, and keys by which a row must be a newcomer, for it to count."""
+    keys = [parse_newcomer(view.attribute[name].column) for name in clique]
+    return view.paths(clique), tuple(key for key in keys if key)
 
 
 def _repeats(linked: Any, link: Any, order: list[Any]) -> Any:

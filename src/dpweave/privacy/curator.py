@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -23,8 +23,9 @@ from dpweave.privacy.counts import Counts
 from dpweave.privacy.noise import SecureNoise, threshold_for
 from dpweave.privacy.release import Discovered, Measured, Release, Selected
 from dpweave.privacy.sensitivity import movement
-from dpweave.privacy.window import Candidate, Columns, NoisyMarginal
-from dpweave.schema.domain import MAX_CELLS
+from dpweave.schema.codec import Codec
+from dpweave.schema.domain import MAX_CELLS, Categories, newcomer
+from dpweave.window import Candidate, Columns, NoisyMarginal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,8 +34,7 @@ if TYPE_CHECKING:
     from dpweave.privacy.noise import NoiseSource
     from dpweave.privacy.promise import Promise
     from dpweave.privacy.sensitivity import Movement
-    from dpweave.schema.codec import Codec
-    from dpweave.schema.domain import View
+    from dpweave.schema.domain import Scalar, View
     from dpweave.sources.base import Source
 
 
@@ -82,6 +82,20 @@ class Curator:
         """Declare a column's codes: public, from the plan or from what was learned. Replaces an earlier declaration."""
         self._refuse_key(table, column)
         self._counts.set_codec(table, column, codec)
+
+    def set_targets(self, table: str, key: str) -> tuple[Scalar, ...]:
+        """Let ``table`` be counted by the public row that ``key`` leads to. Returns these rows' keys, in the order of codes.
+
+        Nothing is set, and nothing returned, where they have no single key of their own. Reads public rows only.
+        """
+        led = self.promise.database[table].key[key]
+        if self.promise.is_private(led):
+            raise UsageError(f"{table}.{key} leads to private rows, which are never counted one by one")
+        keys = self._counts.public_keys(led) if len(led.columns) == 1 else ()
+        if keys:
+            column = replace(self.promise.database[led.target].column[led.target_columns[0]], nullable=False)
+            self._counts.set_codec(table, newcomer(key), Codec(column, Categories(keys)))
+        return keys
 
     def window(self, view: View, *, name: str) -> CuratorWindow:
         """Open a window on one view, for a client."""
@@ -249,7 +263,7 @@ class Curator:
 
 @dataclass(frozen=True)
 class CuratorWindow:
-    """A :class:`~dpweave.privacy.window.Window` on one view of a Curator."""
+    """A :class:`~dpweave.window.Window` on one view of a Curator."""
 
     _curator: Curator
     view: View

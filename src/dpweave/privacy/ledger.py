@@ -79,7 +79,7 @@ class Cap:
         return Budget(subtract(rho, total.rho.get(table, 0.0)), delta)
 
 
-class _Journal:
+class Journal:
     """The file (or the memory) behind a ledger: all lines read so far, and the totals they lead to."""
 
     def __init__(self, path: Path | str | None) -> None:
@@ -109,15 +109,15 @@ class _Journal:
                     file.truncate(self._size)
                 yield file
         except Timeout:
-            raise self._trouble(f"another process has held its lock for {LOCK_SECONDS} s; wait for it") from None
+            raise self.trouble(f"another process has held its lock for {LOCK_SECONDS} s; wait for it") from None
         except OSError as error:
-            raise self._trouble(f"{error.strerror}; name a file that can be written") from error
+            raise self.trouble(f"{error.strerror}; name a file that can be written") from error
 
     def catch_up(self, file: IO[bytes]) -> None:
         """Take in every whole line after the last one known; a torn last line is left alone."""
         file.seek(self._size - len(self._last))
         if file.read(len(self._last)) != self._last:
-            raise self._trouble("lines that were already read from it are gone; restore it from a copy")
+            raise self.trouble("lines that were already read from it are gone; restore it from a copy")
         *lines, torn = file.read().split(b"\n")
         for line in lines:
             self._absorb(line + b"\n")
@@ -177,11 +177,12 @@ class _Journal:
         self._size += len(line)
         self._last = line
 
-    def _trouble(self, why: str) -> LedgerError:
+    def trouble(self, why: str) -> LedgerError:
+        """Say that this ledger cannot be used."""
         return LedgerError(f"ledger {self.path} cannot be used: {why}")
 
     def _damaged(self, why: str) -> LedgerError:
-        return self._trouble(f"line {len(self.entries) + 1} {why}; restore it from a copy or start a new one")
+        return self.trouble(f"line {len(self.entries) + 1} {why}; restore it from a copy or start a new one")
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,7 +193,7 @@ class Ledger:
     limit: Budget
     tables: tuple[str, ...]
     label: str
-    _journal: _Journal = field(repr=False)
+    _journal: Journal = field(repr=False)
     run: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     @classmethod
@@ -211,7 +212,7 @@ class Ledger:
         Refused with ``BudgetError`` if the limit in full would pass the database's cap: a run that is stopped halfway
         has spent for nothing.
         """
-        ledger = cls(_scrub(database), limit, tuple(tables), label or "", _Journal(path))
+        ledger = cls(_scrub(database), limit, tuple(tables), label or "", Journal(path))
         everything = Cost(dict.fromkeys(tables, limit.rho), dict.fromkeys(tables, limit.delta))
         what = {"limit": {"rho": limit.rho, "delta": limit.delta}, "tables": list(tables), "details": {**details}}
         ledger._write("open", check=everything, cost=Cost.zero(), what=what)
@@ -258,54 +259,11 @@ class Ledger:
                 raise _refusal(table, cost, cap.left(total, table), f"{where}; lower it or raise the cap")
 
 
-@dataclass(frozen=True)
-class DatabaseSummary:
-    """All that was spent on one database."""
-
-    total: Cost
-    cap: Cap | None
-    entries: tuple[Entry, ...]
-
-    @property
-    def runs(self) -> Mapping[str, tuple[Entry, ...]]:
-        """Lines of each run, in the order in which runs began."""
-        names = dict.fromkeys(entry.run for entry in self.entries if entry.kind != "cap")
-        return {name: tuple(entry for entry in self.entries if entry.run == name) for name in names}
-
-    def epsilon(self, table: str, *, delta: float) -> float:
-        """Return ε of ``table`` over all runs at a total δ of ``delta``, which its deltas use first."""
-        spent = self.total.delta.get(table, 0.0)
-        left = subtract(require_number("delta", delta, low=0, high=1), spent)
-        if left == 0:
-            raise UsageError(f"delta is {delta:g}, but table {table!r} has spent {spent:g} of it; give a larger delta")
-        return epsilon_of_rho(self.total.rho.get(table, 0.0), delta=left)
-
-
-@dataclass(frozen=True)
-class LedgerSummary:
-    """A ledger for display."""
-
-    databases: Mapping[str, DatabaseSummary]
-
-
-def read(path: Path | str) -> LedgerSummary:
-    """Read and verify a ledger; takes no lock and writes nothing."""
-    journal = _Journal(path)
-    try:
-        journal.catch_up(io.BytesIO(Path(path).read_bytes()))
-    except OSError as error:
-        raise journal._trouble(f"{error.strerror}; name a file that can be read") from error
-    of = {name: tuple(entry for entry in journal.entries if entry.database == name) for name in journal.databases}
-    return LedgerSummary(
-        {name: DatabaseSummary(total, journal.caps.get(name), of[name]) for name, total in journal.databases.items()}
-    )
-
-
 def set_cap(path: Path | str, *, database: str, epsilon: float, delta: float) -> None:
     """Bound what all runs on ``database`` may spend, what they have spent already included; the last cap counts."""
     what = {"epsilon": Cap(epsilon, delta).epsilon, "delta": delta}
     who = {"kind": "cap", "run": "", "database": _scrub(database), "label": ""}
-    journal = _Journal(path)
+    journal = Journal(path)
     with journal.locked() as file:
         journal.append(file, cost=Cost.zero(), what=what, **who)
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from dpweave.privacy.ledger import Ledger
     from dpweave.privacy.promise import Promise
-    from dpweave.privacy.window import NoisyMarginal
     from dpweave.schema.domain import Domain, View
+    from dpweave.window import NoisyMarginal
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@ r"""How far one unit can move a marginal of a view (PRIVACY §4; proofs in ``doc
 
 Take neighbours :math:`D` and :math:`D'`. Rows of a view are counted into the cells of a marginal. Between :math:`D` and
 :math:`D'` some rows leave a cell and some come into one; if at most ``down`` units of mass leave and at most ``up``
-come, then :math:`\Delta_1 \le \text{down} + \text{up}` and :math:`\Delta_2 \le \sqrt{\text{down}^2 + \text{up}^2}`.
+come, then :math:`\Delta_1 \le \text{down} + \text{up}` and :math:`\Delta_2 \le \sqrt{\text{down}^2 + \text{up}^2}`. Where no
+cell can lose more than ``each``, :math:`\text{down}^2` may be replaced by :math:`\text{down} \cdot \text{each}`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpweave.errors import UsageError
-from dpweave.schema.domain import parse_degree, parse_presence, parse_repetition
+from dpweave.schema.domain import parse_degree, parse_newcomer, parse_presence, parse_repetition
 
 if TYPE_CHECKING:
     from dpweave.privacy.promise import Promise
@@ -26,6 +27,8 @@ class Movement:
 
     down: int
     up: int
+    each: int | None = None
+    """The most that can leave one cell, where that is known to be less than all."""
 
     @property
     def l1(self) -> float:
@@ -35,7 +38,7 @@ class Movement:
     @property
     def l2(self) -> float:
         """L2 sensitivity of a count vector, rounded up."""
-        square = self.down**2 + self.up**2
+        square = self.down * (self.down if self.each is None else min(self.each, self.down)) + self.up**2
         root = math.isqrt(square)
         return float(root) if root * root == square else math.nextafter(math.sqrt(square), math.inf)
 
@@ -76,14 +79,33 @@ class _Calculus:
 
     def movement(self) -> Movement:
         self._refuse_public_degrees()
-        base = self.view.base
+        base, each = self.view.base, self._newcomers()
         if self.promise.neighbours == "record":
             moved = self._replaced(base) + self._staying(base, ()).moved
             return Movement(moved, moved)
         removed, staying = self._removed(base), self._staying(base, ())
         # Seen by its target alone, a backfilled link lands where a place was vacated, hence in the cell that lost a row.
         gained = staying.gained - (removed if self._looks_at_one_target_only() else 0)
-        return Movement(removed + staying.lost + staying.moved, gained + staying.moved)
+        down, up = removed + staying.lost + staying.moved, gained + staying.moved
+        return Movement(down, up, each if (down, up) == (removed, 0) else None)
+
+    def _newcomers(self) -> int | None:
+        """Rows of one unit that a marginal with a newcomer column counts for one public row (Theorem 5): one for each owner."""
+        base, promise = self.view.base, self.promise
+        found = [
+            (a.path, k) for a in map(self.view.attribute.__getitem__, self.columns) if (k := parse_newcomer(a.column))
+        ]
+        for path, name in found:
+            covered = not path and base not in promise.public and promise.neighbours == "entity"
+            if not covered or promise.is_private(promise.database[base].key[name]):
+                raise UsageError(
+                    f"targets of {name!r} are counted one by one only where they are public, over the rows that lead to them "
+                    "and under entity neighbours"
+                )
+        if not found:
+            return None
+        owner = promise.owning.get(base)
+        return max(self._removed(base if owner is None else promise.database[base].key[owner].target), 1)
 
     def _refuse_public_degrees(self) -> None:
         """Any number of rows may lead to one public row, so its degree, seen from them, could move them all."""

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dpweave.plan import Plan
-    from dpweave.privacy.window import IntArray
     from dpweave.schema.domain import Attribute, Domain, Path
     from dpweave.schema.model import Column, Database, ForeignKey
+    from dpweave.window import IntArray
 
 
 @dataclass(frozen=True)

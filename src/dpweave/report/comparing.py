@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from dpweave.plan import Plan
-    from dpweave.privacy.window import FloatArray, IntArray
     from dpweave.report.coding import CodedDatabase
+    from dpweave.window import FloatArray, IntArray
 
 MOST_WORKLOADS = 600
 """Sets of columns for one table or relation; more are sampled."""

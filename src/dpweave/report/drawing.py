@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from dpweave.plan import Plan
-    from dpweave.privacy.window import FloatArray
     from dpweave.report.estimates import Distribution, Pair
+    from dpweave.window import FloatArray
 
 MOST_BARS = 16
 MOST_COLUMNS = 64

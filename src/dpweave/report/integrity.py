@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dpweave.plan import KeyPlan, Plan
-    from dpweave.privacy.window import IntArray
     from dpweave.report.coding import CodedDatabase
     from dpweave.schema.model import Table
+    from dpweave.window import IntArray
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dpweave.plan import Plan
-    from dpweave.privacy.window import FloatArray, IntArray
     from dpweave.report.coding import CodedDatabase
+    from dpweave.window import FloatArray, IntArray
 
 MOST_ROWS = 5000
 """Rows of either kind that a learner sees."""

@@ -11,8 +11,8 @@ from dpweave.report.coding import with_derived
 
 if TYPE_CHECKING:
     from dpweave.plan import Plan
-    from dpweave.privacy.window import IntArray
     from dpweave.report.coding import CodedDatabase
+    from dpweave.window import IntArray
 
 SYNTHETIC, SHUFFLED, RANDOM, INDEPENDENT, RESAMPLED = (
     "synthetic",

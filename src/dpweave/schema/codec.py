@@ -19,8 +19,8 @@ from dpweave.schema.domain import Bins, Categories, Domain, Opaque, Scalar, size
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dpweave.privacy.window import IntArray
     from dpweave.schema.model import Column
+    from dpweave.window import IntArray
 
 CASE_LIMIT = 64
 """Categories up to which a CASE expression is used; longer lists are looked up by a join."""

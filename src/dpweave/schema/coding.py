@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from dpweave.privacy.window import IntArray
     from dpweave.schema.codec import Codec
     from dpweave.schema.domain import Scalar
+    from dpweave.window import IntArray
 
 
 def encode_table(table: pa.Table, codecs: Mapping[str, Codec]) -> dict[str, IntArray]:

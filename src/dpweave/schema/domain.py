@@ -324,6 +324,23 @@ def parse_repetition(column: str) -> str | None:
     return column[1:] if column.startswith("=") else None
 
 
+def newcomer(key: str) -> str:
+    """Name of the derived column of a row that says which public row its foreign key ``key`` leads to.
+
+    It is defined for the first row of an owner that leads there, and for each row without an owner. A marginal over it counts
+    no other rows: those that repeat a target of their owner are left out.
+
+    >>> newcomer("product_id"), parse_newcomer("@product_id"), parse_newcomer("age")
+    ('@product_id', 'product_id', None)
+    """
+    return f"@{key}"
+
+
+def parse_newcomer(column: str) -> str | None:
+    """Foreign key of a newcomer column, or None for another one."""
+    return column[1:] if column.startswith("@") else None
+
+
 @dataclass(frozen=True)
 class View:
     """The rows of ``base`` joined along foreign keys: at most one row for each base row.

@@ -15,8 +15,8 @@ from dpweave.schema.arrow import arrow_type
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dpweave.privacy.window import IntArray
     from dpweave.schema.model import Column
+    from dpweave.window import IntArray
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 FORMS = (

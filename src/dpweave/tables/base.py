@@ -1,6 +1,6 @@
 """What a table model is, what it may know, and how one is found by name.
 
-A model is fitted through a :class:`~dpweave.privacy.window.Window` for an amount of rho and never sees rows. What
+A model is fitted through a :class:`~dpweave.window.Window` for an amount of rho and never sees rows. What
 comes out, a :class:`FittedTable`, depends on noisy counts alone: it may be sampled and stored for nothing.
 """
 
@@ -21,7 +21,7 @@ from dpweave.schema.domain import MAX_CELLS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from dpweave.privacy.window import Columns, FloatArray, IntArray, Window
+    from dpweave.window import Columns, FloatArray, IntArray, Window
 
 BoolArray = npt.NDArray[np.bool_]
 

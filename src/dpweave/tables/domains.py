@@ -21,8 +21,8 @@ from dpweave.schema.domain import Bins, Categories, Domain, Learn, bins_at, even
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from dpweave.privacy.window import FloatArray, IntArray, NoisyMarginal
     from dpweave.schema.model import Column, Type
+    from dpweave.window import FloatArray, IntArray, NoisyMarginal
 
     Measure = Callable[[Bins, float], NoisyMarginal]
 

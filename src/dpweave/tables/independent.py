@@ -12,7 +12,7 @@ from dpweave.tables.session import Session, polish
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dpweave.privacy.window import Window
+    from dpweave.window import Window
 
 
 @dataclass(frozen=True)

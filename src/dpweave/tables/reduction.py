@@ -16,7 +16,7 @@ from dpweave.tables.graphical.rows import apportion
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dpweave.privacy.window import Columns, FloatArray, IntArray
+    from dpweave.window import Columns, FloatArray, IntArray
 
 
 @dataclass(frozen=True)

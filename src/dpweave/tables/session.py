@@ -17,8 +17,8 @@ from dpweave.tables.reduction import Merge, reduce
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from dpweave.privacy.window import Columns, FloatArray, NoisyMarginal, Window
     from dpweave.tables.reduction import Reduction
+    from dpweave.window import Columns, FloatArray, NoisyMarginal, Window
 
 COUNT_WEIGHT = 0.2
 """Budget of the row count, where the model has to measure it, relative to that of one column."""

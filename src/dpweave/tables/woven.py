@@ -24,16 +24,16 @@ from dpweave.links.base import LinkProblem
 from dpweave.links.degrees import Degrees, whole
 from dpweave.links.map import MAP
 from dpweave.links.projection import project_capped_simplex
-from dpweave.privacy.window import Columns, FloatArray, IntArray, NoisyMarginal
 from dpweave.tables.base import Purse, Registration, Structure
 from dpweave.tables.session import Session
+from dpweave.window import Columns, FloatArray, IntArray, NoisyMarginal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import numpy.typing as npt
 
-    from dpweave.privacy.window import Window
+    from dpweave.window import Window
 
 COUNT = 0.02
 """Share of rho for the number of rows, where nobody measured it before."""

@@ -14,8 +14,8 @@ from dpweave.tables.graphical.tree import Variables, junction_tree
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dpweave.privacy.window import FloatArray
     from dpweave.tables.base import BoolArray
+    from dpweave.window import FloatArray
 
 MEMORY = 6
 """Steps that the acceleration looks back."""

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from dpweave.privacy.window import FloatArray
     from dpweave.tables.graphical.tree import JunctionTree, Variables
+    from dpweave.window import FloatArray
 
 
 class Placement:

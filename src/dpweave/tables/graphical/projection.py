@@ -13,8 +13,8 @@ from dpweave.tables.graphical.inference import Placement
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dpweave.privacy.window import FloatArray
     from dpweave.tables.graphical.tree import Variables
+    from dpweave.window import FloatArray
 
 DIRECT_CELLS = 2048
 """Arrays up to this size are summed to each target at once; above, axis by axis with partial sums shared."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from dpweave.privacy.window import FloatArray, IntArray
     from dpweave.tables.graphical.inference import Calibrated
+    from dpweave.window import FloatArray, IntArray
 
 
 def generate(model: Calibrated, rows: int, rng: np.random.Generator) -> list[IntArray]:

@@ -17,9 +17,9 @@ from dpweave.tables.reduction import Merge, Origin, Reduction
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dpweave.privacy.window import Columns, FloatArray, IntArray
     from dpweave.tables.graphical.inference import Calibrated
     from dpweave.tables.graphical.tree import Variables
+    from dpweave.window import Columns, FloatArray, IntArray
 
 
 @dataclass(frozen=True)

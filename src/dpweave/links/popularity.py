@@ -1,0 +1,121 @@
+r"""How often each row of a public table is led to, from one noisy count per row.
+
+Of n public rows, row j is led to :math:`\lambda_j b_j` times in the view; :math:`b_j` is what its columns say, and
+:math:`\lambda_j` what is its own. The noisy count :math:`y_j` has noise of scale σ.
+
+1. **Columns.** :math:`b_j` is a ridge regression of the counts on the columns (:func:`dpweave.links.tilt.tilts`): sums over
+   many rows are precise where single rows are not.
+2. **Rows.** The law of λ is deconvolved: it starts as the log-normal law whose variance is what the counts show beyond noise,
+   and some steps of expectation maximisation (Laird 1978) give it its shape. The posterior mean ranks the rows.
+3. **Degrees.** Posterior means spread less than the truth. So rows get the quantiles of the law of :math:`\lambda b` in the order
+   of their posterior means: the distribution of degrees is the one that the counts show. Last, they are raked so that sums per
+   value of a column are again those of the posterior means.
+
+Where counts show nothing beyond noise, λ is 1. Post-processing: it reads noisy counts and public rows alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpweave.links.tilt import COEFFICIENTS, tilts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dpweave.window import FloatArray, IntArray
+
+SHARE = 0.25
+"""The most of a relation's budget that is spent on counting targets one by one."""
+ENOUGH = 0.1
+"""Noise below this part of the mean count is not worth its price."""
+HOPELESS = 5.0
+"""Noise above so many mean counts tells next to nothing, and is not bought at all."""
+
+MOST_TARGETS = 100_000
+"""Of more rows none is counted by itself."""
+
+_POINTS = 60
+_STEPS = 40
+_RAKES = 10
+_LEAST = 0.05
+"""What columns leave of the mean at least."""
+
+
+def share_for(*, rho: float, l2: float, mean: float) -> float:
+    r"""Part of ``rho`` to spend on one count per target: enough for noise of a tenth of the ``mean`` count, at most a quarter.
+
+    Nothing where even that leaves noise of five times the mean, or more.
+
+    >>> [round(share_for(rho=0.01, l2=14.0, mean=m), 3) for m in (10.0, 200.0, 4000.0)]
+    [0.0, 0.25, 0.061]
+    """
+    if not mean > 0 or l2 / np.sqrt(2 * rho * SHARE) > HOPELESS * mean:
+        return 0.0
+    return float(min(SHARE, (l2 / (ENOUGH * mean)) ** 2 / (2 * rho)))
+
+
+def popularity(counts: IntArray, *, sigma: float, columns: Mapping[str, IntArray]) -> FloatArray:
+    """Weights of public rows with mean 1: how often each is led to, from noisy ``counts`` and the codes of its columns.
+
+    >>> popularity(np.array([3, -2, 1, 0]), sigma=9.0, columns={})
+    array([1., 1., 1., 1.])
+    """
+    n = len(counts)
+    if not n or counts.sum() < 2 * sigma * np.sqrt(n):
+        return np.ones(n)
+    observed = counts / counts.mean()
+    noise = sigma / counts.mean()
+    base = _by_columns(observed, columns)
+    law, points = _law(observed, base, noise)
+    likelihood = np.exp(-0.5 * ((observed[:, None] - base[:, None] * points) / noise) ** 2) + 1e-300
+    for _ in range(_STEPS if len(points) > 1 else 0):
+        posterior = likelihood * law
+        law = (posterior / posterior.sum(axis=1, keepdims=True)).mean(axis=0)
+    posterior = likelihood * law
+    expected = base * (posterior @ points) / posterior.sum(axis=1)
+    return _raked(_dealt(expected, base, points, law), expected, columns)
+
+
+def _by_columns(observed: FloatArray, columns: Mapping[str, IntArray]) -> FloatArray:
+    """What columns say of each row, with mean 1."""
+    shape = {c: int(codes.max()) + 1 for c, codes in columns.items()}
+    varying = {c: codes for c, codes in columns.items() if 1 < shape[c] <= COEFFICIENTS}
+    off = observed - 1.0
+    lean = float((off**2).mean()) * tilts(off, varying, shape)
+    base = np.maximum(1.0 + lean - lean.mean(), _LEAST)
+    return np.asarray(base / base.mean())
+
+
+def _law(observed: FloatArray, base: FloatArray, noise: float) -> tuple[FloatArray, FloatArray]:
+    """Where λ may lie and with which probabilities at first; 1 alone where counts show no more than noise."""
+    beyond = float(((observed - base) ** 2).mean()) - noise**2
+    if beyond < 2 * noise**2 * np.sqrt(2 / len(observed)):
+        return np.ones(1), np.ones(1)
+    variance = np.log1p(beyond / float((base**2).mean()))
+    points = np.append(0.0, np.geomspace(0.02, max(float((observed / base).max()), 2.0), _POINTS))
+    density = np.exp(-((np.log(points[1:]) + variance / 2) ** 2) / (2 * variance))
+    law = np.append(density.min(initial=1.0) + 1e-6, density + 1e-6)
+    return law / law.sum(), points
+
+
+def _dealt(expected: FloatArray, base: FloatArray, points: FloatArray, law: FloatArray) -> FloatArray:
+    """Quantiles of the law of λ times ``base``, in the order of ``expected``."""
+    values = np.multiply.outer(base, points).ravel()
+    order = np.argsort(values)
+    reached = np.cumsum(np.tile(law, len(base))[order])
+    at = np.searchsorted(reached, (np.arange(len(base)) + 0.5) / len(base) * reached[-1])
+    out = np.empty(len(base))
+    out[np.argsort(expected, kind="stable")] = values[order][np.minimum(at, len(values) - 1)]
+    return out
+
+
+def _raked(weights: FloatArray, expected: FloatArray, columns: Mapping[str, IntArray]) -> FloatArray:
+    """Scale weights until their sums per value of every column are those expected; their mean is 1."""
+    for _ in range(_RAKES):
+        for codes in columns.values():
+            have, wanted = (np.bincount(codes, weights=w) for w in (weights, expected))
+            weights = weights * np.where(have > 0, wanted / np.maximum(have, 1e-300), 1.0)[codes]
+    return np.asarray(weights / weights.mean()) if weights.sum() > 0 else np.ones(len(weights))

@@ -1,0 +1,82 @@
+"""How often each public row is led to, from noisy counts: ranks, distribution, sums per value, and nothing out of noise."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dpweave.links.popularity import ENOUGH, HOPELESS, SHARE, popularity, share_for
+
+
+def _world(rng: np.random.Generator, rows: int = 1500) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Heavy-tailed counts that lean with a column."""
+    kinds = rng.integers(0, 4, rows)
+    return rng.lognormal(0.0, 1.0, rows) * np.array([0.5, 1.0, 1.0, 2.0])[kinds] * 60, {"kind": kinds}
+
+
+def _noisy(true: np.ndarray, sigma: float, rng: np.random.Generator) -> np.ndarray:
+    return np.rint(true + rng.normal(0, sigma, len(true))).astype(np.int64)
+
+
+def _distance(one: np.ndarray, two: np.ndarray) -> float:
+    return float(np.abs(one / one.sum() - two / two.sum()).sum())
+
+
+@pytest.mark.parametrize("part", [0.25, 1.0, 2.0])
+def test_popularity_is_much_nearer_than_even_or_raw_counts(part):
+    rng = np.random.default_rng(1)
+    true, columns = _world(rng)
+    sigma = part * true.mean()
+    counts = _noisy(true, sigma, rng)
+    found = popularity(counts, sigma=sigma, columns=columns)
+    assert found.mean() == pytest.approx(1.0)
+    assert found.min() >= 0
+    even, raw = _distance(np.ones_like(true), true), _distance(np.maximum(counts, 0), true)
+    assert _distance(found, true) < {0.25: 0.4, 1.0: 0.7, 2.0: 0.85}[part] * even
+    assert _distance(found, true) < (1.1 if part < 1 else 0.9) * raw  # where noise is small, counts are as good
+
+
+def test_the_distribution_of_degrees_is_that_of_the_truth_and_not_of_shrunk_means():
+    rng = np.random.default_rng(2)
+    true, columns = _world(rng)
+    sigma = float(true.mean())
+    found = popularity(_noisy(true, sigma, rng), sigma=sigma, columns=columns) * true.mean()
+    for q in (0.1, 0.5, 0.9, 0.99):
+        assert np.quantile(found, q) == pytest.approx(np.quantile(true, q), rel=0.35)
+    assert found.std() == pytest.approx(true.std(), rel=0.25)
+
+
+def test_sums_per_value_are_as_good_as_their_noise():
+    rng = np.random.default_rng(3)
+    true, columns = _world(rng)
+    sigma = 2 * float(true.mean())
+    found = popularity(_noisy(true, sigma, rng), sigma=sigma, columns=columns)
+    have, real = (np.bincount(columns["kind"], weights=w) / w.sum() for w in (found, true))
+    noise = sigma * np.sqrt(np.bincount(columns["kind"]).max()) / true.sum()
+    assert np.abs(have - real).max() < 4 * noise
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_noise_alone_makes_nobody_popular(seed):
+    rng = np.random.default_rng(seed)
+    columns = {"kind": rng.integers(0, 4, 1500)}
+    found = popularity(_noisy(np.full(1500, 50.0), 40.0, rng), sigma=40.0, columns=columns)
+    assert found.max() < 1.2
+    assert found.min() > 0.8
+
+
+def test_empty_hopeless_and_single_rows():
+    assert len(popularity(np.zeros(0, dtype=np.int64), sigma=1.0, columns={})) == 0
+    assert popularity(np.array([7]), sigma=1.0, columns={"a": np.array([0])}).tolist() == [1.0]
+    assert popularity(np.array([-5, 4, 0]), sigma=10.0, columns={}).tolist() == [1.0, 1.0, 1.0]
+
+
+def test_no_more_is_spent_than_helps():
+    def noise(share: float) -> float:
+        return 10.0 / np.sqrt(2 * 0.01 * share)
+
+    assert share_for(rho=0.01, l2=10.0, mean=0.0) == 0.0
+    assert share_for(rho=0.01, l2=10.0, mean=noise(SHARE) / HOPELESS * 0.99) == 0.0
+    assert share_for(rho=0.01, l2=10.0, mean=noise(SHARE)) == SHARE
+    little = share_for(rho=0.01, l2=10.0, mean=10_000.0)
+    assert noise(little) == pytest.approx(ENOUGH * 10_000.0)
