@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from dpweave.window import IntArray
 
 
+_TURNS = 40
+"""How often rows that repeat a combination of targets look for a partner to exchange one with."""
+
+
 def random_targets(
     cloth: Cloth, name: str, key_name: str, *, degrees: IntArray | None, rng: np.random.Generator
 ) -> IntArray:
@@ -162,21 +166,59 @@ def separate(cloth: Cloth, name: str, unique: tuple[str, ...]) -> None:
         ).any():  # values made up by position change with those left out
             cloth.keep(name, ~again)
         return
-    rng = cloth.rng("separate", name, *unique)
     last = keys[-1]
-    alone = len(keys) > 1 and not any(_wired(cloth, name, c, but=last) for c in last.columns)
-    for _ in range(100 if alone else 0):
-        again = np.flatnonzero(_repeats(cloth, name, keys))
+    if len(keys) > 1 and not any(_wired(cloth, name, c, but=last) for c in last.columns):
+        _exchange(cloth, name, keys, cloth.rng("separate", name, *unique))
+    cloth.keep(name, ~_repeats(cloth, name, keys))
+
+
+def _exchange(cloth: Cloth, name: str, keys: list[ForeignKey], rng: np.random.Generator) -> None:
+    """Let rows that repeat a combination of targets exchange the last one with others, which keeps every degree as it is.
+
+    Partners are at first rows that the fit of that key cannot tell from them, so that what was learned stays; then any rows. An
+    exchange is made if it repeats nothing that is there or was: so a round looks at the rows that still repeat alone.
+    """
+    again = np.flatnonzero(_repeats(cloth, name, keys))
+    if not len(again):
+        return
+    *before, last = keys
+    links, span = cloth.links[name, last.name], cloth.rows[last.target] + 1
+    _, others = np.unique(cloth.labels(name, before)[0], return_inverse=True)
+    free = np.logical_and.reduce([cloth.links[name, key.name] >= 0 for key in keys])
+    free[again] = False
+    taken = [np.sort(others * span + links), np.zeros(0, dtype=np.int64)]
+    kinds = _left_kinds(cloth, name, last)
+    order, ends = np.argsort(kinds, kind="stable"), np.cumsum(np.bincount(kinds))
+    starts = np.append(0, ends[:-1])
+    for turn in range(_TURNS):
+        low, high = (starts[kinds[again]], ends[kinds[again]]) if turn < _TURNS // 2 else (0, len(order))
+        other, first = np.unique(order[rng.integers(low, high, len(again))], return_index=True)
+        good = free[other]
+        a, b = again[first][good], other[good]
+        new = np.stack([others[a] * span + links[b], others[b] * span + links[a]])
+        good = ~np.logical_or.reduce([_among(new, known) for known in taken]).any(axis=0)
+        seen, inverse, times = np.unique(new[:, good], return_inverse=True, return_counts=True)
+        good[good] = (times[inverse.reshape(2, -1)] == 1).all(axis=0)
+        a, b = a[good], b[good]
+        links[a], links[b] = links[b], links[a]
+        taken[1] = np.sort(np.append(taken[1], seen), kind="stable")
+        free[a] = True
+        again = again[~free[again]]
         if not len(again):
             return
-        # Swapping targets between rows keeps every degree as it is.
-        partners = rng.integers(0, cloth.rows[name], len(again))
-        links = cloth.links[name, last.name]
-        order = np.arange(len(links))
-        for a, b in zip(again.tolist(), partners.tolist(), strict=True):
-            order[a], order[b] = order[b], order[a]
-        cloth.links[name, last.name] = links[order]
-    cloth.keep(name, ~_repeats(cloth, name, keys))
+
+
+def _left_kinds(cloth: Cloth, name: str, key: ForeignKey) -> IntArray:
+    """Number rows by the columns that the links of ``key`` were learned on; all alike where there are none."""
+    found = [r for r in relations(cloth.plan) if (r.table, r.key, r.joint) == (name, key.name, None)]
+    return _alike([cloth.seen(name, a) for r in found for _, a in r.left], cloth.rows[name])
+
+
+def _among(values: IntArray, known: IntArray) -> Mask:
+    """Which values are in a sorted list."""
+    if not len(known):
+        return np.zeros(values.shape, dtype=bool)
+    return np.asarray(known[np.minimum(np.searchsorted(known, values), len(known) - 1)] == values)
 
 
 def seat(cloth: Cloth, name: str) -> None:
