@@ -31,6 +31,7 @@ import numpy as np
 from dpweave.links.base import LinkProblem, link_model, random_links
 from dpweave.links.degrees import Degrees, bucketed, buckets, degrees_of, seen, whole
 from dpweave.links.map import MAP
+from dpweave.links.popularity import popularity, share_for
 from dpweave.links.types import RowTypes
 from dpweave.links.wiring import wire
 from dpweave.links.workload import answers_from_links, cross_workloads
@@ -230,13 +231,19 @@ def full_setting(seeds: int, *, only: list[str], bound: int = 20) -> None:
         left = {**left, "degree": bucketed(wanted, cut)}
         shape = {c: data.shape[c] for c in (*real, *data.right)}
         links = int(wanted.sum())
+        view = truncated(data.pairs, users, bound, rng)
+        popular, spent = movie_popularity(data, view, bound, rho * share, seed)
         found = MAP(3).learn(
-            data.window(truncated(data.pairs, users, bound, rng), real, float(bound), seed),
+            data.window(view, real, float(bound), seed),
             LinkProblem(left, data.right, shape=shape, links=links, links_measured=links),
-            rho=rho * share,
+            rho=rho * share - spent,
             rng=rng,
             progress=quiet,
-            degrees=Degrees(left=wanted, left_seen=seen(wanted, bound)),
+            degrees=Degrees(
+                left=wanted,
+                left_seen=seen(wanted, bound),
+                right=None if popular is None else whole(popular * (links / popular.sum()), links, rng, shuffle=True),
+            ),
         )
         return distance(data.error(found.pairs, left)) | degree_errors(data, left, wanted, degrees)
 
@@ -246,6 +253,19 @@ def full_setting(seeds: int, *, only: list[str], bound: int = 20) -> None:
             for epsilon in (0.5, 1.0, 2.0):
                 kept(f"full/{variant}/{epsilon:g}/{seed}", run, variant, epsilon, seed)
     print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
+
+
+def movie_popularity(
+    data: MovieLens, view: np.ndarray, bound: int, rho: float, seed: int
+) -> tuple[np.ndarray | None, float]:
+    """How often each movie is rated, as a fit counts it (docs/proofs, Theorem 5), and what that costs."""
+    movies = len(data.right["is_war"])
+    share = share_for(rho=rho, l2=math.sqrt(bound), mean=len(view) / movies)
+    if not share:
+        return None, 0.0
+    window = ArrayWindow({"movie": view[:, 1]}, {"movie": movies}, l1=bound, l2=math.sqrt(bound), seed=seed + 2)
+    (noisy,) = window.measure([("movie",)], rho=rho * share)
+    return popularity(noisy.counts, sigma=noisy.sigma, columns=data.right), rho * share
 
 
 def truncated(pairs: np.ndarray, users: int, bound: int, rng: np.random.Generator) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpweave.errors import UsageError
 from dpweave.privacy.accounting import Budget, epsilon_of_rho, rho_of_epsilon
 from dpweave.privacy.curator import Curator
 from dpweave.privacy.ledger import Ledger
@@ -147,6 +148,32 @@ def test_a_certificate_survives_json():
     )
     assert Certificate.from_json(made.to_json()) == made
     assert str(made).startswith("INSECURE")
+
+
+def test_targets_are_counted_one_by_one_only_where_they_are_public():
+    curator = _curator()
+    with pytest.raises(UsageError, match=r"ratings\.movie leads to private rows"):
+        curator.set_targets("ratings", "movie")
+    with pytest.raises(UsageError, match="set_targets declares them"):
+        curator.set_codec("ratings", "@movie", CODEC)
+
+
+def test_codes_of_targets_are_their_keys_and_what_was_not_there_is_left_out():
+    promise = make_promise(
+        TABLES, protect=("users",), public=("movies",), owning={"ratings": "user"}, bounds={("ratings", "user"): 4}
+    )
+    ledger = Ledger.open(None, database="films", limit=Budget(1e9, 0.5), tables=promise.protected)
+    curator = Curator(open_frames(ROWS, promise), promise, ledger=ledger, salt="s")
+    keys = curator.set_targets("ratings", "movie")
+    assert sorted(keys) == list(range(10))
+    view = View("ratings", (("which", Attribute("@movie")),))
+    (noisy,) = curator.window(view, name="which").measure([("which",)], rho=1e6)
+    assert dict(zip(keys, noisy.counts.tolist(), strict=True)) == dict.fromkeys(range(10), 2)  # each user once for each
+    # A list that has become too short, as of a table that grew, leaves rows out and never fails.
+    codec = curator._counts.codec(view, "which")
+    curator._counts.set_codec("ratings", "@movie", Codec(codec.column, Categories(keys[:3])))
+    (few,) = curator.measure(view, [("which",)], what="which", rho=1e6)
+    assert few.counts.tolist() == [2, 2, 2]
 
 
 def test_guarantees_take_spent_deltas_off_first():

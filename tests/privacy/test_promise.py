@@ -73,10 +73,12 @@ def test_owning_keys_that_run_in_a_circle():
         )
 
 
-@pytest.mark.parametrize("name", ["#orders.user", "?user", "#"])
+@pytest.mark.parametrize("name", ["#orders.user", "?user", "#", "=user", "@user"])
 def test_names_of_derived_columns_are_taken(name):
     with pytest.raises(PlanError, match="marks derived columns"):
         make_promise({"users": ((name,), {})}, protect=("users",))
+    with pytest.raises(PlanError, match="marks derived columns"):
+        make_promise({"users": ((), {}), "movies": ((name,), {})}, protect=("users",), public=("movies",))
 
 
 def test_a_protected_table_needs_a_primary_key():
@@ -99,3 +101,29 @@ def test_keys_that_cannot_be_compared(kind, fine):
     else:
         with pytest.raises(PlanError, match=r"compares 'user' of type .* with users.id of type int64"):
             make()
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs"),
+    [
+        (Type("float"), Type("decimal", precision=38, scale=30)),  # many decimals are one float
+        (Type("decimal", precision=38, scale=0), Type("decimal", precision=38, scale=30)),  # no room for both
+        (Type("timestamp", zone=True), Type("timestamp")),  # two moments are one where clocks are set back
+        (Type("text"), Type("date")),
+    ],
+)
+@pytest.mark.parametrize("public", [False, True])
+def test_keys_of_which_an_engine_may_take_two_for_one(mine, theirs, public):
+    users = Table("users", (Column("id", Type("integer"), False),), ("id",))
+    goods = Table("goods", (Column("id", theirs, False),), ("id",))
+    keys = (ForeignKey(("user",), "users", ("id",)), ForeignKey(("good",), "goods", ("id",)))
+    orders = Table("orders", (Column("user", Type("integer")), Column("good", mine)), foreign_keys=keys)
+    protect, bounds = ("users",) if public else ("users", "goods"), {("orders", "user"): 1}
+    with pytest.raises(PlanError, match=r"compares 'good' of type .* with goods.id of type .*declare the same type"):
+        Promise(
+            Database((users, goods, orders)),
+            protect,
+            frozenset({"goods"} if public else ()),
+            owning={"orders": "user"},
+            bounds=bounds if public else {**bounds, ("orders", "good"): 1},
+        )

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import duckdb
+import pytest
+
 import dpweave as dw
+from dpweave.errors import SourceError
+from dpweave.plan import KeyPlan
 from dpweave.privacy.accounting import Budget
 from dpweave.privacy.curator import Curator
 from dpweave.privacy.ledger import Ledger
 from dpweave.schema.domain import View
+from dpweave.schema.model import ForeignKey
 from dpweave.sources import open_source
 
 if TYPE_CHECKING:
@@ -36,3 +43,35 @@ def test_a_key_that_ignores_case_does_not_multiply_rows(tmp_path: Path) -> None:
         view = View("pet", (), (("owner",),))
         (total,) = curator.measure(view, [()], what="pets", rho=1e6)
     assert int(total.counts) == 3
+
+
+def test_a_key_that_leads_to_two_rows_at_once_is_refused_before_anything_is_charged(tmp_path: Path) -> None:
+    """DuckDB compares by the collation of either side, so that a unique key of the target is no protection."""
+    path = tmp_path / "shop.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(
+            """
+            CREATE TABLE owner (id INTEGER PRIMARY KEY);
+            CREATE TABLE product (code TEXT PRIMARY KEY);
+            CREATE TABLE item (id INTEGER PRIMARY KEY, owner INTEGER REFERENCES owner, product TEXT COLLATE NOCASE);
+            INSERT INTO owner VALUES (1), (2);
+            INSERT INTO product VALUES ('a'), ('A'), ('b');
+            INSERT INTO item VALUES (1, 1, 'b'), (2, 2, 'b');
+            """
+        )
+    drafted = dw.Plan.draft(path, protect=["owner"], public=["product"])
+    key = KeyPlan(ForeignKey(("product",), "product", ("code",)), role="attribute")
+    item = drafted.table["item"]
+    plan = replace(drafted, tables=tuple(replace(t, keys=(*t.keys, key)) if t is item else t for t in drafted.tables))
+
+    def check() -> None:
+        with open_source(path) as source:
+            source.declare(plan.database)
+            ledger = Ledger.open(None, database=source.name, limit=Budget(1e9), tables=plan.protect)
+            Curator(source, plan.promise, ledger=ledger).check()
+
+    check()  # nobody leads to 'a'
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("INSERT INTO item VALUES (3, 1, 'a')")
+    with pytest.raises(SourceError, match="lead to several rows of 'product' at once by 'product'"):
+        check()

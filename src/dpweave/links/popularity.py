@@ -31,8 +31,8 @@ SHARE = 0.25
 """The most of a relation's budget that is spent on counting targets one by one."""
 ENOUGH = 0.1
 """Noise below this part of the mean count is not worth its price."""
-HOPELESS = 5.0
-"""Noise above so many mean counts tells next to nothing, and is not bought at all."""
+HOPELESS = 2.0
+"""Noise above so many mean counts tells too little of single rows, and is not bought at all."""
 
 MOST_TARGETS = 100_000
 """Of more rows none is counted by itself."""
@@ -47,7 +47,7 @@ _LEAST = 0.05
 def share_for(*, rho: float, l2: float, mean: float) -> float:
     r"""Part of ``rho`` to spend on one count per target: enough for noise of a tenth of the ``mean`` count, at most a quarter.
 
-    Nothing where even that leaves noise of five times the mean, or more.
+    Nothing where even that leaves noise of more than twice the mean.
 
     >>> [round(share_for(rho=0.01, l2=14.0, mean=m), 3) for m in (10.0, 200.0, 4000.0)]
     [0.0, 0.25, 0.061]

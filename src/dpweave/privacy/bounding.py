@@ -66,10 +66,33 @@ class Bounding:
                     )
         for name in self.promise.private:
             for key in self.promise.database[name].foreign_keys:
+                self._check_single(name, key)
                 if require_targets:
                     self._check_targets(name, key)
                 if self.promise.is_private(key) and not self._cuts:
                     self._check_bound(name, key)
+
+    def _check_single(self, name: str, key: ForeignKey) -> None:
+        """Refuse rows that lead to two rows at once, which unique keys rule out unless an engine compares by more than their values.
+
+        Texts may have collations by which different ones are equal, and values of two types are cast to be compared.
+        """
+        import ibis
+
+        table, there = self.promise.database[name], self.promise.database[key.target]
+        types = [
+            (table.column[c].type, there.column[t].type) for c, t in zip(key.columns, key.target_columns, strict=True)
+        ]
+        if all(a == b and a.kind != "text" for a, b in types):
+            return
+        rows, targets = self.raw(name), self.raw(key.target).mutate(there=ibis.literal(1, "int8"))
+        led = self._follow(table, key, rows, targets, "there", "there")
+        once, found = (self.source.fetch(x.aggregate(n=x.count()))["n"][0].as_py() for x in (rows, led))
+        if found > once:
+            raise SourceError(
+                f"rows of {name!r} lead to several rows of {key.target!r} at once by {key.name!r}: the engine takes different keys "
+                "there for equal; give both columns the same type and no collation"
+            )
 
     def _keys_led_to(self, table: Table) -> set[tuple[str, ...]]:
         led = {k.target_columns for t in self.promise.database for k in t.foreign_keys if k.target == table.name}

@@ -43,10 +43,11 @@ class Counts:
     def set_codec(self, table: str, column: str, codec: Codec) -> None:
         """Declare how a column is coded, and forget codes made by an earlier declaration."""
         self._codecs[table, column] = codec
+        gone = [("codes", table, column), *(("present",) if parse_newcomer(column) else ())]
         self._memory = {
             k: v
             for k, v in self._memory.items()
-            if k != ("codes", table, column) and not (k[0] == "seen" and k[2] == column)
+            if k not in gone and k[0] not in gone and not (k[0] == "seen" and k[2] == column)
         }
 
     def codec(self, view: View, name: str) -> Codec:
@@ -244,9 +245,9 @@ class Counts:
                 return linked, link.notnull().cast("int32")
             owned = table in self._bounding.promise.owning
             again = _repeats(linked, link, self._bounding.order(table, linked)) if owned else ibis.literal(False)
-            return linked, again.cast("int32") if parse_repetition(column) else ibis.ifelse(
-                again, ibis.null("int64"), link
-            )
+            if parse_repetition(column):
+                return linked, again.cast("int32")
+            return linked, ibis.ifelse(again | (link >= codec.size), ibis.null("int64"), link)
         value = rows[self._bounding.column_name(table, column)]
         return codec.coded(rows, value, has_nan=self._bounding.source.connection.name != "sqlite")
 

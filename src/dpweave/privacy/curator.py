@@ -24,7 +24,7 @@ from dpweave.privacy.noise import SecureNoise, threshold_for
 from dpweave.privacy.release import Discovered, Measured, Release, Selected
 from dpweave.privacy.sensitivity import movement
 from dpweave.schema.codec import Codec
-from dpweave.schema.domain import MAX_CELLS, Categories, newcomer
+from dpweave.schema.domain import MAX_CELLS, Categories, newcomer, parse_newcomer
 from dpweave.window import Candidate, Columns, NoisyMarginal
 
 if TYPE_CHECKING:
@@ -81,6 +81,8 @@ class Curator:
     def set_codec(self, table: str, column: str, codec: Codec) -> None:
         """Declare a column's codes: public, from the plan or from what was learned. Replaces an earlier declaration."""
         self._refuse_key(table, column)
+        if parse_newcomer(column):
+            raise UsageError(f"codes of {column!r} are rows of a public table; set_targets declares them")
         self._counts.set_codec(table, column, codec)
 
     def set_targets(self, table: str, key: str) -> tuple[Scalar, ...]:
@@ -91,7 +93,8 @@ class Curator:
         led = self.promise.database[table].key[key]
         if self.promise.is_private(led):
             raise UsageError(f"{table}.{key} leads to private rows, which are never counted one by one")
-        keys = self._counts.public_keys(led) if len(led.columns) == 1 else ()
+        settled = self._bounding.source.can_materialise  # else rows are numbered anew in every query
+        keys = self._counts.public_keys(led) if settled and len(led.columns) == 1 else ()
         if keys:
             column = replace(self.promise.database[led.target].column[led.target_columns[0]], nullable=False)
             self._counts.set_codec(table, newcomer(key), Codec(column, Categories(keys)))

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 Neighbours = Literal["entity", "record"]
 _TEXTS = {"text", "uuid", "enum", "json", "array", "unknown"}
-_NUMBERS = {"integer", "float", "decimal"}
+_NUMBERS = (
+    {"integer", "float"},
+    {"integer", "decimal"},
+)  # a float and a decimal compare as floats, where many decimals are one
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,11 @@ class Promise:
 
     def _check_table(self, name: str) -> None:
         table = self.database[name]
+        for column in table.columns:
+            if column.name.startswith(("#", "?", "=", "@")):
+                raise PlanError(
+                    f"column {column.name!r} of {name!r} begins with a sign that marks derived columns; rename it in the source"
+                )
         if name in self.public:
             for key in table.foreign_keys:
                 if key.target not in self.public:
@@ -79,20 +87,15 @@ class Promise:
                         f"so copying it would publish private keys; make {name!r} private or {key.target!r} public"
                     )
             return
-        for column in table.columns:
-            if column.name.startswith(("#", "?", "=", "@")):
-                raise PlanError(
-                    f"column {column.name!r} of {name!r} begins with a sign that marks derived columns; rename it in the source"
-                )
         if name not in self.protected:
             self._check_chain(name)
         for key in table.foreign_keys:
+            self._check_types(table, key)
             if key.target in self.public:
                 continue
             bound = self.bounds.get((name, key.name))
             if bound is None:
                 raise PlanError(f"the foreign key {key.name!r} of {name!r} needs a max_degree")
-            self._check_types(table, key)
             if isinstance(bound, bool) or not isinstance(bound, int) or bound < 1:
                 raise PlanError(
                     f"max_degree of the foreign key {key.name!r} of {name!r} must be a whole number of at least 1, not {bound!r}"
@@ -103,7 +106,8 @@ class Promise:
         target = self.database[key.target]
         for mine, theirs in zip(key.columns, key.target_columns, strict=True):
             a, b = table.column[mine].type, target.column[theirs].type
-            if a.kind != b.kind and not any({a.kind, b.kind} <= alike for alike in (_TEXTS, _NUMBERS)):
+            alike = a.kind == b.kind or any({a.kind, b.kind} <= kinds for kinds in (_TEXTS, *_NUMBERS))
+            if not alike or a.zone != b.zone or (a.scale or 0) != (b.scale or 0):
                 raise PlanError(
                     f"the foreign key {key.name!r} of {table.name!r} compares {mine!r} of type {a} with "
                     f"{key.target}.{theirs} of type {b}; declare the same type for both"
