@@ -391,13 +391,12 @@ class Run:
         return f"{self.data}/{self.sweep}/{self.tables}/{self.value:g}/{self.seed}"
 
 
-def curves(data: str, slices: int, seed: int) -> Iterator[tuple[str, str, tuple[float, ...], Any]]:
+def curves(data: str, slices: int) -> Iterator[tuple[str, str, tuple[float, ...], Any]]:
     """Every curve over eps_rel: its name, the synthetic tables, the values and the method."""
     text = PGD(slices=slices)
     for tables in ("mst", "aim"):
         yield "script", tables, EPSILONS[data], SCRIPTS[data]
-        if tables == "mst" or seed == 0:
-            yield "text", tables, EPSILONS[data], text
+        yield "text", tables, EPSILONS[data], text
     yield "script", "real", FEW[data], SCRIPTS[data]
     if data == "movielens":
         yield "mixed", "mst", EPSILONS[data], replace(text, fitted="random", projection="rescaled")
@@ -410,7 +409,7 @@ def schedule(data: str, slices: int, seed: int) -> Iterator[Run]:
         yield Run(data, "random", tables, 0.0, seed, 1.0, RandomWiring())
     if data == "census":
         yield Run(data, "sample", "real", 0.0, seed, 1.0, None)
-    for curve, tables, grid, method in curves(data, slices, seed):
+    for curve, tables, grid, method in curves(data, slices):
         for epsilon in grid:
             yield Run(data, curve, tables, epsilon, seed, epsilon, method)
     for sweep, values in SWEEPS[data].items():
