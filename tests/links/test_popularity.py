@@ -60,9 +60,19 @@ def test_sums_per_value_are_as_good_as_their_noise():
 def test_noise_alone_makes_nobody_popular(seed):
     rng = np.random.default_rng(seed)
     columns = {"kind": rng.integers(0, 4, 1500)}
-    found = popularity(_noisy(np.full(1500, 50.0), 40.0, rng), sigma=40.0, columns=columns)
-    assert found.max() < 1.2
-    assert found.min() > 0.8
+    true = rng.poisson(50.0, 1500).astype(float)
+    found = popularity(_noisy(true, 40.0, rng), sigma=40.0, columns=columns)
+    assert found.std() == pytest.approx(true.std() / 50, rel=0.5)  # no more than by chance, and no less
+    assert found.max() < 1.9
+    assert found.min() > 0.4
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_of_few_rows_none_is_made_an_outcast_by_noise(seed):
+    rng = np.random.default_rng(seed)
+    true = rng.poisson(300.0, 120).astype(float)
+    found = popularity(_noisy(true, 150.0, rng), sigma=150.0, columns={"kind": rng.integers(0, 4, 120)})
+    assert 0.5 < found.min() < found.max() < 1.8
 
 
 def test_empty_hopeless_and_single_rows():

@@ -5,13 +5,15 @@ Of n public rows, row j is led to :math:`\lambda_j b_j` times in the view; :math
 
 1. **Columns.** :math:`b_j` is a ridge regression of the counts on the columns (:func:`dpweave.links.tilt.tilts`): sums over
    many rows are precise where single rows are not.
-2. **Rows.** The law of λ is deconvolved: it starts as the log-normal law whose variance is what the counts show beyond noise,
-   and some steps of expectation maximisation (Laird 1978) give it its shape. The posterior mean ranks the rows.
+2. **Rows.** λ is log-normal with the variance that counts show beyond noise, and no less than chance gives it: one over the mean
+   count. Where rows are many, some steps of expectation maximisation (Laird 1978) give its law the shape that counts show. The
+   posterior mean ranks the rows.
 3. **Degrees.** Posterior means spread less than the truth. So rows get the quantiles of the law of :math:`\lambda b` in the order
-   of their posterior means: the distribution of degrees is the one that the counts show. Last, they are raked so that sums per
+   of their posterior means: the distribution of degrees is the one that the counts show. Few rows tell little of a law, so there
+   the posterior means count for as much as they are known. Last, all are raked so that sums per
    value of a column are again those of the posterior means.
 
-Where counts show nothing beyond noise, λ is 1. Post-processing: it reads noisy counts and public rows alone.
+Where counts show nothing beyond noise, rows differ as much as by chance. Post-processing: it reads noisy counts and public rows alone.
 """
 
 from __future__ import annotations
@@ -39,6 +41,10 @@ MOST_TARGETS = 100_000
 
 _POINTS = 60
 _STEPS = 40
+_MANY = 500
+"""Rows from which on they shape their own law: of fewer, noise would."""
+_REACH = 4.0
+"""Standard deviations of log λ that are looked at."""
 _RAKES = 10
 _LEAST = 0.05
 """What columns leave of the mean at least."""
@@ -64,19 +70,23 @@ def popularity(counts: IntArray, *, sigma: float, columns: Mapping[str, IntArray
     array([1., 1., 1., 1.])
     """
     n = len(counts)
-    if not n or counts.sum() < 2 * sigma * np.sqrt(n):
+    if n < 2 or counts.sum() < 2 * sigma * np.sqrt(n):
         return np.ones(n)
     observed = counts / counts.mean()
     noise = sigma / counts.mean()
     base = _by_columns(observed, columns)
-    law, points = _law(observed, base, noise)
+    law, points = _law(observed, base, noise, chance=1 / max(float(counts.mean()), 1.0))
     likelihood = np.exp(-0.5 * ((observed[:, None] - base[:, None] * points) / noise) ** 2) + 1e-300
-    for _ in range(_STEPS if len(points) > 1 else 0):
+    for _ in range(_STEPS if n >= _MANY else 0):
         posterior = likelihood * law
         law = (posterior / posterior.sum(axis=1, keepdims=True)).mean(axis=0)
     posterior = likelihood * law
     expected = base * (posterior @ points) / posterior.sum(axis=1)
-    return _raked(_dealt(expected, base, points, law), expected, columns)
+    dealt = _dealt(expected, base, points, law)
+    if n < _MANY:
+        known = float(dealt.var() / (dealt.var() + noise**2))
+        dealt = known * expected + (1 - known) * dealt
+    return _raked(dealt, expected, columns)
 
 
 def _by_columns(observed: FloatArray, columns: Mapping[str, IntArray]) -> FloatArray:
@@ -89,16 +99,14 @@ def _by_columns(observed: FloatArray, columns: Mapping[str, IntArray]) -> FloatA
     return np.asarray(base / base.mean())
 
 
-def _law(observed: FloatArray, base: FloatArray, noise: float) -> tuple[FloatArray, FloatArray]:
-    """Where λ may lie and with which probabilities at first; 1 alone where counts show no more than noise."""
+def _law(observed: FloatArray, base: FloatArray, noise: float, *, chance: float) -> tuple[FloatArray, FloatArray]:
+    """Probabilities of λ at first, and where it may lie: log-normal with mean 1 and what counts show beyond noise, or chance."""
     beyond = float(((observed - base) ** 2).mean()) - noise**2
-    if beyond < 2 * noise**2 * np.sqrt(2 / len(observed)):
-        return np.ones(1), np.ones(1)
-    variance = np.log1p(beyond / float((base**2).mean()))
-    points = np.append(0.0, np.geomspace(0.02, max(float((observed / base).max()), 2.0), _POINTS))
-    density = np.exp(-((np.log(points[1:]) + variance / 2) ** 2) / (2 * variance))
-    law = np.append(density.min(initial=1.0) + 1e-6, density + 1e-6)
-    return law / law.sum(), points
+    clear = beyond > 2 * noise**2 * np.sqrt(2 / len(observed))
+    variance = np.log1p(max(beyond / float((base**2).mean()) if clear else 0.0, chance))
+    reach = np.sqrt(variance) * np.linspace(-_REACH, _REACH, _POINTS)
+    law = np.exp(-(np.linspace(-_REACH, _REACH, _POINTS) ** 2) / 2)
+    return law / law.sum(), np.exp(reach - variance / 2)
 
 
 def _dealt(expected: FloatArray, base: FloatArray, points: FloatArray, law: FloatArray) -> FloatArray:

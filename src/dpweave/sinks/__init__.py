@@ -94,7 +94,9 @@ def require_free(
     if not path.exists():
         return
     if not overwrite:
-        raise TargetError(f"the target {path} exists already; choose another or ask to overwrite it")
+        raise TargetError(
+            f"the target {path} exists already; choose another name, or overwrite it with --force (overwrite=True in Python)"
+        )
     is_folder = _kind(target, format) in {"parquet", "csv"}
     if path.is_dir() != is_folder:
         raise TargetError(

@@ -79,7 +79,7 @@ def _taken(connection: Any, database: Database) -> list[Table]:
 def _refuse(taken: list[Table], *, where: str) -> None:
     if taken:
         raise TargetError(
-            f"{where} has a table {taken[0].name!r} already; choose another database or ask to overwrite it"
+            f"{where} has a table {taken[0].name!r} already; choose another database, or overwrite it with --force (overwrite=True in Python)"
         )
 
 
