@@ -67,7 +67,9 @@ def test_best_sellers_stay_best_sellers(pure, tmp_path):
     assert set(np.argsort(-_shares(made))[:2]) == set(np.argsort(-_shares(source))[:2])
     assert model.certificate.epsilon <= 2.0
     (noisy,) = model.release.find("links:items.@product")
-    assert noisy.sigma < np.sqrt(ITEMS) * 100  # one user moves it by no more than the root of her items
+    (event,) = (e for e in model.certificate.events if e["what"] == "links:items.@product")
+    # One user moves it by the root of her items, and no more is charged.
+    assert event["rho"]["users"] == pytest.approx(ITEMS / (2 * noisy.sigma**2), rel=1e-9)
     model.save(tmp_path / "model.dpw")
     again = dw.load(tmp_path / "model.dpw").sample(seed=1).to_pandas()
     assert all(again[t].equals(made[t]) for t in made)
