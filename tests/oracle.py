@@ -172,6 +172,23 @@ def count(bounded: Bounded, promise: Promise, view: View, columns: tuple[str, ..
     return cells
 
 
+def rows_by_unit(
+    bounded: Bounded, promise: Promise, view: View, columns: tuple[str, ...]
+) -> dict[int, list[tuple[int, ...]]]:
+    """Codes of every row of ``view`` that belongs to a protected row, by that row."""
+    chain = tuple(key for _, key in promise.chain(view.base))
+    attributes = [dict(view.columns)[c] for c in columns]
+    out: dict[int, list[tuple[int, ...]]] = {}
+    for ident in bounded.rows[view.base]:
+        root = _walk(bounded, promise, view.base, ident, chain)
+        ends = [_walk(bounded, promise, view.base, ident, a.path) for a in attributes]
+        linked = [_walk(bounded, promise, view.base, ident, path) for path in view.linked]
+        if root is not None and None not in (*ends, *linked):
+            codes = (_code(bounded, promise, *end, a.column) for end, a in zip(ends, attributes, strict=True))  # type: ignore[misc]
+            out.setdefault(root[1], []).append(tuple(codes))
+    return out
+
+
 def _walk(bounded: Bounded, promise: Promise, table: str, ident: int, path: tuple[str, ...]) -> tuple[str, int] | None:
     for key in path:
         leads = bounded.links[table, ident, key]

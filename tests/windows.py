@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpweave.window import Candidate, Columns, FloatArray, IntArray, NoisyMarginal
+from dpweave.window import Bag, Candidate, Columns, FloatArray, IntArray, NoisyBag, NoisyMarginal, Units
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,6 +41,8 @@ class ArrayWindow:
         seed: int | None = None,
         rows: int | None = None,
         name: str = "table",
+        unit: npt.ArrayLike | None = None,
+        units: Units | None = None,
     ) -> None:
         if set(codes) != set(shape):
             raise ValueError(f"codes for {sorted(codes)}, shape for {sorted(shape)}")
@@ -56,6 +58,8 @@ class ArrayWindow:
         self.shape: Mapping[str, int] = dict(shape)
         self.asked: list[Asked] = []
         self._l1, self._l2 = l1, l2
+        self.units = units
+        self._unit = None if unit is None else np.unique(np.asarray(unit), return_inverse=True)[1]
         self._random = np.random.default_rng(seed)
         self._cache: dict[Columns, IntArray] = {}
 
@@ -92,6 +96,44 @@ class ArrayWindow:
             NoisyMarginal(c, np.asarray(self.exact(c) + self._noise(sigma, c)), float(sigma))
             for c, sigma in zip(cliques, sigmas, strict=True)
         )
+
+    def exact_bag(self, bag: Bag) -> FloatArray:
+        """The clipped sums behind a bag, in units of its scales: the definition, unit by unit."""
+        assert self._unit is not None
+        dims = tuple(self.shape[c] for c in bag.columns)
+        cell = np.zeros(self.size, dtype=np.int64)
+        for column, dim in zip(bag.columns, dims, strict=True):
+            cell = cell * dim + self.codes[column]
+        cells, codes, people = int(np.prod(dims, dtype=np.int64)), len(bag.codes), int(self._unit.max(initial=-1)) + 1
+        has = np.stack(
+            [
+                np.logical_and.reduce([np.ones(self.size, dtype=bool), *(self.codes[c] == v for c, v in code)])
+                for code in bag.codes
+            ]
+        )
+        from scipy import sparse
+
+        j, i = np.nonzero(has)
+        vectors = sparse.csr_array(
+            (1 / np.array(bag.scales)[j], (self._unit[i], cell[i] * codes + j)), shape=(people, cells * codes)
+        )
+        vectors.sum_duplicates()
+        length = np.sqrt(vectors.multiply(vectors).sum(axis=1))
+        factor = np.minimum(1.0, bag.clip / np.maximum(length, 1e-300))
+        return np.asarray(factor @ vectors).reshape((*dims, codes))
+
+    def measure_bags(
+        self, bags: Sequence[Bag], *, rho: float, weights: Sequence[float] | None = None
+    ) -> tuple[NoisyBag, ...]:
+        self._ask("measure", tuple(b.columns for b in bags), rho)
+        shares = np.ones(len(bags)) if weights is None else np.asarray(weights, dtype=float)
+        out = []
+        for bag, share in zip(bags, shares / shares.sum(), strict=True):
+            sigma = bag.clip / np.sqrt(2 * rho * share)
+            exact = self.exact_bag(bag)
+            noisy = exact + self._random.normal(scale=sigma, size=exact.shape)
+            out.append(NoisyBag(bag, noisy * np.array(bag.scales), float(sigma)))
+        return tuple(out)
 
     def select(self, candidates: Sequence[Candidate], *, rho: float, count: int = 1) -> tuple[int, ...]:
         self._ask("select", tuple(c.columns for c in candidates), rho)

@@ -17,13 +17,13 @@ from dpweave.errors import DpweaveError, ModelFileError, TargetError, UsageError
 from dpweave.links.base import Refittable
 from dpweave.parts import Part, Parts, Warp, Woven, divide
 from dpweave.plan import Plan
-from dpweave.privacy.release import Certificate, Discovered, Measured, Release, Selected
+from dpweave.privacy.release import Bagged, Certificate, Discovered, Measured, Release, Selected
 from dpweave.relations import counted_keys, fine_degrees, presence_codecs, relations, repeating_key
 from dpweave.schema.domain import Attribute, View, degree, presence, repetition
 from dpweave.tables.base import restore
 from dpweave.tables.domains import degree_histogram
 from dpweave.weaving import Fabric, Weaver
-from dpweave.window import NoisyMarginal
+from dpweave.window import Bag, NoisyBag, NoisyMarginal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -148,7 +148,8 @@ class Rewiring:
         if self._progress is not None:
             every = relations(self._plan)
             self._progress(f"{relation.table}.{relation.key}", every.index(relation) / len(every))
-        measured = self._release.find(link_task(relation).name)
+        name = link_task(relation).name
+        measured = self._release.find(name) or self._release.find_bags(name)
         if not measured:
             return None
         method = relation_model(self._plan, relation)
@@ -214,6 +215,7 @@ def _entries(model: Model) -> dict[str, bytes]:
     states = {name: fitted.state() for name, fitted in model.tables.items()}
     arrays = {f"tables/{t}/{k}": v for t, (_, found) in states.items() for k, v in found.items()}
     arrays |= {f"measured/{i}": m.marginal.counts for i, m in enumerate(model.release.measured)}
+    arrays |= {f"bagged/{i}": b.noisy.counts for i, b in enumerate(model.release.bagged)}
     arrays |= {f"popularity/{t}/{k}": v for (t, k), v in model.fabric.popularity.items()}
     links = []
     for i, (at, fit) in enumerate(model.fits.items()):
@@ -295,6 +297,18 @@ def release_to_dict(release: Release) -> dict[str, Any]:
             }
             for m in release.measured
         ],
+        "bagged": [
+            {
+                "what": b.what,
+                "view": _view_to_dict(b.view),
+                "columns": list(b.noisy.bag.columns),
+                "codes": [[list(pair) for pair in code] for code in b.noisy.bag.codes],
+                "scales": list(b.noisy.bag.scales),
+                "clip": b.noisy.bag.clip,
+                "sigma": b.noisy.sigma,
+            }
+            for b in release.bagged
+        ],
         "selected": [
             {
                 "what": s.what,
@@ -336,7 +350,14 @@ def _release_from_dict(data: dict[str, Any], arrays: Mapping[str, Any]) -> Relea
             for s in data["selected"]
         ],
         discovered=[Discovered(**d) for d in data["discovered"]],
+        bagged=[_bagged(b, arrays[f"bagged/{i}"]) for i, b in enumerate(data.get("bagged", ()))],
     )
+
+
+def _bagged(data: dict[str, Any], counts: Any) -> Bagged:
+    codes = tuple(tuple((c, int(v)) for c, v in code) for code in data["codes"])
+    bag = Bag(tuple(data["columns"]), codes, tuple(data["scales"]), data["clip"])
+    return Bagged(data["what"], _view_from_dict(data["view"]), NoisyBag(bag, counts, data["sigma"]))
 
 
 def _domain_to_dict(domain: Any) -> Any:

@@ -34,6 +34,53 @@ class NoisyMarginal:
             raise ValueError(f"{self.counts.ndim} axes for {len(self.columns)} columns")
 
 
+Code = tuple[tuple[str, int], ...]
+"""Columns of a public row and the value that each must have, as a code; ``()`` is every row."""
+
+
+@dataclass(frozen=True)
+class Bag:
+    r"""What to count about the public rows that rows lead to, with noise for whole units and not for rows.
+
+    A row falls into one cell of ``columns`` and has every one of the ``codes`` whose columns have these values in the public row
+    that it leads to. Let :math:`n_u` be how many rows of unit u there are per cell and code. With one scale :math:`s` per code,
+
+    .. math:: y = s \sum_u \frac{n_u}{s} \min\Bigl(1, \frac{C}{\lVert n_u / s \rVert_2}\Bigr) + s \, \mathcal{N}(0, \sigma^2),
+
+    so that one unit moves :math:`y/s` by at most the ``clip`` C, however many rows it has.
+    """
+
+    columns: Columns
+    codes: tuple[Code, ...]
+    scales: tuple[float, ...]
+    clip: float
+
+
+@dataclass(frozen=True)
+class NoisyBag:
+    """Noisy counts of a :class:`Bag`, its codes along the last axis, with noise of scale ``sigma`` times the code's scale."""
+
+    bag: Bag
+    counts: FloatArray
+    sigma: float
+
+    @property
+    def noise(self) -> FloatArray:
+        """Scale of the noise in the counts of each code."""
+        return self.sigma * np.array(self.bag.scales)
+
+
+Noisy = NoisyMarginal | NoisyBag
+
+
+@dataclass(frozen=True)
+class Units:
+    """What is public about the rows of one protected unit in a view: how many they are at most, and which columns they share."""
+
+    rows: int
+    shared: frozenset[str]
+
+
 @dataclass(frozen=True)
 class Candidate:
     r"""One option of a private choice: how badly ``prediction`` misses the true counts over ``columns``.
@@ -68,6 +115,17 @@ class Window(Protocol):
 
     def l2(self, columns: Columns) -> float:
         """L2 sensitivity of the marginal over ``columns``, the largest over protected tables; public."""
+        ...
+
+    @property
+    def units(self) -> Units | None:
+        """What is known of one unit's rows, where bags may be measured; None elsewhere."""
+        ...
+
+    def measure_bags(
+        self, bags: Sequence[Bag], *, rho: float, weights: Sequence[float] | None = None
+    ) -> tuple[NoisyBag, ...]:
+        r"""Noisy counts of each bag, for a zCDP cost of ``rho`` in all; :math:`\sigma_i = C_i / \sqrt{2 \rho_i}`."""
         ...
 
     def measure(

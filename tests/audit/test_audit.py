@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -9,12 +10,14 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
+from dpweave.privacy import bags
 from dpweave.privacy import curator as curator_module
+from dpweave.privacy.bags import grid
 from dpweave.privacy.curator import Curator
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import Attribute, Categories, View
 from dpweave.schema.model import Column, Type
-from dpweave.window import NoisyMarginal
+from dpweave.window import Bag, NoisyMarginal
 from tests.audit.harness import MISS, Pair, Runs, audit, collect, open_curator, zcdp_claim
 from tests.oracle import Rows, make_promise, unit_rows, without
 
@@ -268,6 +271,58 @@ def test_an_honest_selection_alone_stands():
     for runs in (one, zero):
         runs.projection = [0.0] * len(runs.projection)
     assert not audit(one, zero, zcdp_claim(rho / 2)).broken
+
+
+# -- bags --------------------------------------------------------------------------------------------------------------
+
+
+def _bagged(runs: int) -> tuple[Runs, Runs, float]:
+    """Runs of a bag with and without a user of forty ratings, where clips of length 5 are charged for; cost of a run."""
+    promise = make_promise(
+        RATED, protect=("users",), public=("movies",), owning={"ratings": "user"}, bounds={("ratings", "user"): 50}
+    )
+    rated = [(0, m % 3) for m in range(40)] + [(1, 0), (1, 2)]
+    rows: Rows = {
+        "users": {u: {"x": 0} for u in range(2)},
+        "movies": {m: {"x": m} for m in range(3)},
+        "ratings": {i: {"user": u, "movie": m, "x": i % 2} for i, (u, m) in enumerate(rated)},
+    }
+    less = without(rows, promise, unit_rows(rows, promise, "users", 0))
+    bag = Bag(("mine",), ((), (("theirs", 1),), (("theirs", 2),)), (2.0, 1.0, 0.5), 5.0)
+    pair = Pair("bag", promise, rows, less, "users", BOTH, ("mine", "theirs"))
+    both = [open_curator(pair, some, salt="s") for some in (rows, less)]
+    scales = np.array(bag.scales)
+    exact = [c._counts.bag(BOTH, bag) / grid(bag.clip)[0] for c in both]
+    line, middle = exact[0] - exact[1], (exact[0] + exact[1]) / 2
+    out = (Runs(), Runs())
+    for curator, into in zip(both, out, strict=True):
+        for _ in range(runs):
+            (noisy,) = curator.measure_bags(BOTH, [bag], what="audit", rho=0.25)
+            curator.release.bagged.clear()
+            into.kind.append((noisy.sigma, noisy.counts.shape))
+            into.projection.append(float(((noisy.counts / scales - middle) * line).sum()) / noisy.sigma**2)
+    return (*out, both[0].spent.rho["users"] / runs)
+
+
+def test_the_claim_stands_for_bags():
+    one, zero, rho = _bagged(RUNS)
+    assert rho == pytest.approx(0.25, rel=1e-9)
+    verdict = audit(one, zero, zcdp_claim(rho))
+    assert not verdict.broken, verdict
+    # The user is as long as the clip allows, so that the two databases are as far apart as the charge.
+    assert np.mean(one.projection) - np.mean(zero.projection) > 0.88 * 2 * rho
+    telling = audit(one, zero, zcdp_claim(rho), deltas=(0.06,))
+    assert telling.proven > 0.3 * telling.claimed
+
+
+def test_a_unit_that_is_not_clipped_is_caught(monkeypatch):
+    def whole(units, cells, columns, bag, *, size):
+        far = bags.clipped_sum(units, cells, columns, replace(bag, clip=1e3), size=size)
+        return np.rint(far / bags.grid(1e3)[0] * bags.grid(bag.clip)[0]).astype(np.int64)
+
+    monkeypatch.setattr("dpweave.privacy.counts.clipped_sum", whole)
+    one, zero, rho = _bagged(RUNS // 5)
+    assert audit(one, zero, zcdp_claim(rho)).broken
 
 
 # -- learned categories ------------------------------------------------------------------------------------------------

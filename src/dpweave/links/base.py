@@ -15,7 +15,7 @@ from dpweave.links.degrees import UNKNOWN, Degrees
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from dpweave.window import IntArray, NoisyMarginal, Window
+    from dpweave.window import IntArray, Noisy, Window
 
 Kind = Literal["many-to-many", "one-to-many", "one-to-one"]
 KINDS: tuple[str, ...] = get_args(Kind)
@@ -113,7 +113,7 @@ class LinkResult:
     """
 
     pairs: IntArray
-    measured: tuple[NoisyMarginal, ...] = ()
+    measured: tuple[Noisy, ...] = ()
     rho: float = 0.0
     fit: Any = None
 
@@ -141,7 +141,7 @@ class LinkModel(Protocol):
     def wire(
         self,
         problem: LinkProblem,
-        measured: Sequence[NoisyMarginal],
+        measured: Sequence[Noisy],
         *,
         rng: np.random.Generator,
         degrees: Degrees = UNKNOWN,
@@ -157,7 +157,7 @@ class Refittable(Protocol):
     def fit(
         self,
         problem: LinkProblem,
-        measured: Sequence[NoisyMarginal],
+        measured: Sequence[Noisy],
         *,
         rng: np.random.Generator,
         degrees: Degrees = UNKNOWN,
@@ -198,7 +198,7 @@ class RandomWiring:
     def wire(
         self,
         problem: LinkProblem,
-        measured: Sequence[NoisyMarginal],  # noqa: ARG002
+        measured: Sequence[Noisy],  # noqa: ARG002
         *,
         rng: np.random.Generator,
         degrees: Degrees = UNKNOWN,  # noqa: ARG002

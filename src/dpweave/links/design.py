@@ -24,6 +24,7 @@ sizes, margins of the synthetic tables, the approximate number of links.
 from __future__ import annotations
 
 import math
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -38,7 +39,8 @@ from dpweave.schema.domain import MAX_CELLS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from dpweave.window import Columns, FloatArray
+    from dpweave.links.bags import Bags
+    from dpweave.window import Bag, Columns, FloatArray
 
 FIRST_ORDER = 0.05**2
 """Prior variance of a coefficient of one column: links lean by some five percent."""
@@ -153,9 +155,9 @@ class Design:
             if varying.left and varying.right:
                 wanted[varying] = wanted.get(varying, 0.0) + weight
         self.workloads = tuple(dict.fromkeys((*self.workloads, *wanted)))
-        everything = dict.fromkeys(part for w in self.workloads for part in parts(w))
-        self.components = [t for t in everything if not known(t)]
-        small = (s for s in everything if math.prod(margins[c].size for c in s.columns) <= MAX_CELLS)
+        self.everything = tuple(dict.fromkeys(part for w in self.workloads for part in parts(w)))
+        self.components = [t for t in self.everything if not known(t)]
+        small = (s for s in self.everything if math.prod(margins[c].size for c in s.columns) <= MAX_CELLS)
         at = {t: i for i, t in enumerate(self.components)}
         self.cliques = [s for s in small if any(t in at for t in parts(s))]
         reserved = np.array([wanted.get(s, 0.0) for s in self.cliques])
@@ -165,6 +167,36 @@ class Design:
         inside = [(i, at[t], 1.0) for i, w in enumerate(self.workloads) for t in parts(w) if t in at]
         self._inside = _matrix(sparse, inside, (len(self.workloads), len(self.components)))
         self.reach = np.array([math.prod(margins[c].reach for c in t.columns) for t in self.components])
+
+    def counting(self, bags: Bags) -> tuple[Design, list[Bag]]:
+        """Return the same design with bags over left columns in place of cliques, and these bags (:mod:`dpweave.links.bags`)."""
+        from scipy import sparse
+
+        sets: dict[Columns, dict[Columns, None]] = {}
+        for t in self.everything:
+            sets.setdefault(t.left, {})[t.right] = None
+        small = {
+            c: bags.bag(c, ((), *(s for s in rights if s)))
+            for c, rights in sets.items()
+            if any(t.left == c for t in self.components)
+        }
+        small = {c: b for c, b in small.items() if math.prod(bags.left[x].size for x in c) * len(b.codes) <= MAX_CELLS}
+        out = copy(self)
+        out.cliques = [Workload(c, ()) for c in small]
+        at = {t: i for i, t in enumerate(self.components)}
+        entries = [
+            (i, at[t], value)
+            for i, (c, bag) in enumerate(small.items())
+            for t in self.components
+            if set(t.left) <= set(c) and (value := bags.told(bag, t)) > 0
+        ]
+        out._told = _matrix(sparse, entries, (len(out.cliques), len(self.components)))
+        reserved = dict.fromkeys(small, 0.0)
+        for s, share in zip(self.cliques, self.reserved, strict=True):
+            if s.left in reserved:
+                reserved[s.left] += share
+        out.reserved = np.array(list(reserved.values()))
+        return out, list(small.values())
 
     def precision(self, shares: FloatArray, l2: Sequence[float], *, rho: float, links: float) -> FloatArray:
         """Precision of each component's coefficients if the cliques get these ``shares`` of ``rho``."""

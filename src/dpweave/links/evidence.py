@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dpweave.links.base import LinkProblem
-    from dpweave.window import NoisyMarginal
+    from dpweave.window import Noisy
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Evidence:
 
 
 def evidence(
-    problem: LinkProblem, measured: Sequence[NoisyMarginal], *, degrees: Degrees = UNKNOWN, rng: np.random.Generator
+    problem: LinkProblem, measured: Sequence[Noisy], *, degrees: Degrees = UNKNOWN, rng: np.random.Generator
 ) -> tuple[Evidence, ...]:
     r"""What the noisy counts say for each cross-table component, strongest first.
 
@@ -98,7 +98,7 @@ def verdict(found: Sequence[Evidence]) -> str:
 
 
 def describe(
-    problem: LinkProblem, measured: Sequence[NoisyMarginal], *, degrees: Degrees = UNKNOWN, rng: np.random.Generator
+    problem: LinkProblem, measured: Sequence[Noisy], *, degrees: Degrees = UNKNOWN, rng: np.random.Generator
 ) -> dict[str, object]:
     """Return the verdict on a relation with the figures behind it, as plain values."""
     found = evidence(problem, measured, degrees=degrees, rng=rng) if measured else ()

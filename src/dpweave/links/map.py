@@ -39,11 +39,14 @@ from dpweave.links.workload import Workload
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from dpweave.window import Columns, FloatArray, IntArray, NoisyMarginal, Window
+    from dpweave.links.design import Design
+    from dpweave.window import Columns, FloatArray, IntArray, Noisy, Window
 
 _ITERATIONS = 300
 _ENOUGH = 1e-5
 """A step that lowers the objective by less than this share of it is the last: far less than noise moves it by."""
+_SILENT = 0.01
+"""Precision of the counts, in units of the prior's, below which a component is left at nothing: it would stay there anyway."""
 _GRID = np.geomspace(1e-4, 1e3, 36)
 """Multiples of the default prior variance that empirical Bayes weighs up."""
 _CLASS_DOUBT = math.log(8.0)
@@ -145,22 +148,41 @@ class MAP:
             return LinkResult(self.wire(problem, (), rng=rng, degrees=degrees))
         selective = problem.right_rows / problem.links
         variance = np.array([default_variance(t, scene.links, selective=selective) for t in design.components])
-        l2 = [window.l2(s.columns) for s in design.cliques]
-        shares = design.solve(variance, l2, rho=rho, links=scene.links)
-        chosen = np.flatnonzero(shares)
-        progress("measuring", 0.1)
-        measured = window.measure(
-            [design.cliques[i].columns for i in chosen], rho=rho, weights=[float(shares[i]) for i in chosen]
-        )
+        measured = self._measure(window, scene, design, variance, rho=rho, progress=progress)
         progress("fitting", 0.2)
         fit = fit_links(problem, measured, degrees=degrees, rng=rng)
         progress("wiring", 0.8)
         return LinkResult(draw_links(fit, problem, degrees=degrees, rng=rng), tuple(measured), rho, fit)
 
+    @staticmethod
+    def _measure(
+        window: Window,
+        scene: Scene,
+        design: Design,
+        variance: FloatArray,
+        *,
+        rho: float,
+        progress: Callable[[str, float], None],
+    ) -> Sequence[Noisy]:
+        """Measure what the design finds worth it: bags where links lead to public rows, else cliques."""
+        if window.units is not None:
+            design, bags = design.counting(scene.bags(design, window.units))
+            shares = design.solve(variance, [b.clip for b in bags], rho=rho, links=scene.links)
+            chosen = np.flatnonzero(shares)
+            progress("measuring", 0.1)
+            return window.measure_bags([bags[i] for i in chosen], rho=rho, weights=[float(shares[i]) for i in chosen])
+        l2 = [window.l2(s.columns) for s in design.cliques]
+        shares = design.solve(variance, l2, rho=rho, links=scene.links)
+        chosen = np.flatnonzero(shares)
+        progress("measuring", 0.1)
+        return window.measure(
+            [design.cliques[i].columns for i in chosen], rho=rho, weights=[float(shares[i]) for i in chosen]
+        )
+
     def wire(
         self,
         problem: LinkProblem,
-        measured: Sequence[NoisyMarginal],
+        measured: Sequence[Noisy],
         *,
         rng: np.random.Generator,
         degrees: Degrees = UNKNOWN,
@@ -171,7 +193,7 @@ class MAP:
     def fit(
         self,
         problem: LinkProblem,
-        measured: Sequence[NoisyMarginal],
+        measured: Sequence[Noisy],
         *,
         rng: np.random.Generator,
         degrees: Degrees = UNKNOWN,
@@ -196,7 +218,7 @@ class MAP:
 
 def fit_links(
     problem: LinkProblem,
-    measured: Sequence[NoisyMarginal],
+    measured: Sequence[Noisy],
     *,
     degrees: Degrees = UNKNOWN,
     rng: np.random.Generator,
@@ -253,10 +275,12 @@ class _Coordinates:
     bent (:func:`_bent`).
     """
 
-    def __init__(self, stage: Stage, operator: LinkOperator, variance: Mapping[Workload, float]) -> None:
+    def __init__(
+        self, stage: Stage, operator: LinkOperator, variance: Mapping[Workload, float], heard: Sequence[Workload]
+    ) -> None:
         known = stage.precisions()
         shapes: dict[tuple[int, ...], list[Workload]] = {}
-        for t in stage.components():
+        for t in heard:
             shapes.setdefault(tuple(stage.scene.margin[c].size for c in t.columns), []).append(t)
         self.groups = list(shapes.values())
         places = np.arange(operator.mask.size).reshape(operator.mask.shape)
@@ -329,8 +353,8 @@ class _Slack:
     blocks: Mapping[Workload, tuple[slice, slice]]
 
     @classmethod
-    def of(cls, stage: Stage, operator: LinkOperator) -> _Slack | None:
-        loose = [t for t in stage.components() if stage.scene.fixed(t)]
+    def of(cls, stage: Stage, operator: LinkOperator, heard: Sequence[Workload]) -> _Slack | None:
+        loose = [t for t in heard if stage.scene.fixed(t)]
         if not loose:
             return None
         one = RowTypes(
@@ -356,15 +380,19 @@ def _maximise(stage: Stage, variance: Mapping[Workload, float]) -> LinkFit:
     """Minimise the objective by L-BFGS from independent wiring."""
     from scipy.optimize import minimize
 
-    operator = LinkOperator(stage.left, stage.right, tuple(dict.fromkeys([*stage.components(), *stage.tables])))
-    target = operator.stack({s: y for s, (y, _) in stage.tables.items()})
-    precision = operator.stack({s: np.full(y.shape, w) for s, (y, w) in stage.tables.items()})
+    heard = stage.heard(variance, least=_SILENT)
+    if not heard:
+        return LinkFit(stage.scene.problem.shape, {}, 0, converged=True)
+    tables = {s: t for s, t in stage.tables.items() if t.sums or not set(heard).isdisjoint(stage.told(s))}
+    operator = LinkOperator(stage.left, stage.right, tuple(dict.fromkeys([*heard, *tables])))
+    target = operator.stack({s: t.y for s, t in tables.items()})
+    precision = operator.stack({s: t.precision for s, t in tables.items()})
     base = np.log(np.maximum(stage.base, 1e-300))
-    place = _Coordinates(stage, operator, variance)
+    place = _Coordinates(stage, operator, variance, heard)
     # Where one side's margin is given, P is conditional on it: a row (or column) has its mass, up to the margin's slack.
     axis = {None: None, 0: 1, 1: 0}[stage.scene.given]
     given = np.maximum(stage.base.sum(axis=axis, keepdims=True), 1e-300)
-    slack = _Slack.of(stage, operator)
+    slack = _Slack.of(stage, operator, heard)
 
     def spread(theta: FloatArray) -> tuple[FloatArray, FloatArray]:
         mass = given if slack is None else slack.move(given, theta)
@@ -398,9 +426,9 @@ def _maximise(stage: Stage, variance: Mapping[Workload, float]) -> LinkFit:
     )
     leans = place.deviations(result.x * place.width)
     answers = operator.histogram(spread(place.stacked(leans))[0])
-    joint = {s: (answers[operator.blocks[s]], precision) for s, (_, precision) in stage.tables.items()}
-    tables = [_bent(off) for off in leans]
-    theta = {t: tables[i][j] for i, group in enumerate(place.groups) for j, t in enumerate(group)}
+    joint = {s: (answers[operator.blocks[s]], t.weight) for s, t in tables.items()}
+    bent = [_bent(off) for off in leans]
+    theta = {t: bent[i][j] for i, group in enumerate(place.groups) for j, t in enumerate(group)}
     loose = {t: table for t, table in theta.items() if stage.scene.fixed(t)}
     firm = {t: table for t, table in theta.items() if t not in loose}
     done = bool(result.success)

@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpweave.errors import UsageError
+from dpweave.links.bags import Bags, Counted, tables
 from dpweave.links.degrees import whole
 from dpweave.links.design import Design, Margin, parts, told
 from dpweave.links.types import LinkOperator, RowTypes
 from dpweave.links.workload import Workload
+from dpweave.window import NoisyBag
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from dpweave.links.base import LinkProblem
     from dpweave.links.degrees import Degrees
-    from dpweave.window import Columns, FloatArray, IntArray, NoisyMarginal
+    from dpweave.window import Columns, FloatArray, IntArray, Noisy, Units
 
 FIT_CELLS = 1 << 18
 """Pairs of row types that a fit sees at most: of more, a sample stands for all (ALGORITHMS B4)."""
@@ -85,6 +87,11 @@ class Scene:
         first = {self.workload(columns): weight for columns, weight in (favoured or {}).items()}
         return Design(self.left, self.right, k=k, known=self.known, favoured=first)
 
+    def bags(self, design: Design, units: Units) -> Bags:
+        """What may be counted of the public rows on the right, for the components of a design."""
+        sets = dict.fromkeys(t.right for t in design.everything if t.right)
+        return Bags.of(self.problem.right, self.right_weights, self.left, self.right, units=units, sets=list(sets))
+
     @property
     def margin(self) -> dict[str, Margin]:
         """Margins of both sides by column."""
@@ -142,8 +149,8 @@ class Stage:
     """Row types of both sides over the measured columns, and independent wiring of them."""
 
     scene: Scene
-    tables: Mapping[Workload, tuple[FloatArray, float]]
-    """Noisy counts of each measured clique and their precision, repeated cliques averaged; axes as the workload's."""
+    tables: Mapping[Workload, Counted]
+    """Noisy counts of each measured clique, repeated cliques averaged; axes as the workload's."""
     left: RowTypes
     right: RowTypes
     base: FloatArray
@@ -151,38 +158,46 @@ class Stage:
     """The number of links in the view, from a first guess and the noisy counts themselves."""
 
     @classmethod
-    def of(cls, scene: Scene, measured: Sequence[NoisyMarginal], rng: np.random.Generator) -> Stage:
+    def of(cls, scene: Scene, measured: Sequence[Noisy], rng: np.random.Generator) -> Stage:
         """Collapse rows over the measured columns and settle how many links there are."""
         tables = _averaged(scene, measured)
         lefts = [c for c in scene.left if any(c in s.left for s in tables)]
         rights = [c for c in scene.right if any(c in s.right for s in tables)]
         left, p = scene.types("left", lefts, _room(scene, "right", rights), rng)
         right, q = scene.types("right", rights, max(FIT_CELLS // left.count, 1), rng)
-        totals = [(float(y.sum()), precision / y.size) for y, precision in tables.values()]
+        totals = [(float(t.y.sum()), t.weight / t.y.size) for t in tables.values() if t.sums]
         prior = 1 / (LINKS_DOUBT * scene.links) ** 2
         best = (scene.links * prior + sum(t * w for t, w in totals)) / (prior + sum(w for _, w in totals))
         return cls(scene, tables, left, right, np.multiply.outer(p, q), max(best, 1.0))
 
     def components(self) -> list[Workload]:
         """Everything inside a measured clique that can vary."""
-        every = dict.fromkeys(t for s in self.tables for t in parts(s))
+        every = dict.fromkeys(t for s in self.tables for t in self.told(s))
         margin = self.scene.margin
         return [t for t in every if all(margin[c].size > 1 for c in t.columns)]
+
+    def told(self, clique: Workload) -> list[Workload]:
+        """Components that the counts of a clique tell something of."""
+        return [t for t in parts(clique) if self.tables[clique].sums or t.right == clique.right]
 
     def precisions(self) -> dict[Workload, float]:
         """How precisely the counts tell a coefficient of each component, by the formula of the design."""
         out = dict.fromkeys(self.components(), 0.0)
-        for s, (_, precision) in self.tables.items():
-            for t in parts(s):
+        for s, counted in self.tables.items():
+            for t in self.told(s):
                 if t in out:
-                    out[t] += precision * self.links**2 * told(s, t, self.scene.margin)
+                    out[t] += counted.weight * self.links**2 * told(s, t, self.scene.margin)
         return out
+
+    def heard(self, variance: Mapping[Workload, float], *, least: float) -> list[Workload]:
+        """Components of which the counts tell at least so much, in units of what is known of them before."""
+        return [t for t, precision in self.precisions().items() if variance[t] * precision >= least]
 
     def expected(self) -> dict[Workload, FloatArray]:
         """Independent wiring's frequencies in the measured cliques."""
         operator = LinkOperator(self.left, self.right, tuple(self.tables))
         found = operator.unstack(operator.histogram(self.base))
-        return {s: found[s].reshape(self.tables[s][0].shape) for s in self.tables}
+        return {s: found[s].reshape(self.tables[s].y.shape) for s in self.tables}
 
     def residuals(self) -> Iterator[tuple[Workload, FloatArray, float]]:
         r"""Per component: counts beyond independent wiring and lower orders, and their noise variance before centring.
@@ -194,13 +209,13 @@ class Stage:
         sums: dict[Workload, FloatArray] = {}
         precisions: dict[Workload, float] = {}
         wanted = set(self.components())
-        for s, (y, precision) in self.tables.items():
-            beyond = y - self.links * expected[s]
-            for t in parts(s):
+        for s, counted in self.tables.items():
+            beyond = counted.y - self.links * expected[s]
+            for t in self.told(s):
                 if t not in wanted:
                     continue
                 away = tuple(i for i, c in enumerate(s.columns) if c not in t.columns)
-                weight = precision / math.prod(beyond.shape[i] for i in away)
+                weight = counted.weight / math.prod(beyond.shape[i] for i in away)
                 sums[t] = sums.get(t, 0.0) + beyond.sum(axis=away) * weight
                 precisions[t] = precisions.get(t, 0.0) + weight
         for t, total in sums.items():
@@ -217,20 +232,34 @@ def _room(scene: Scene, side: str, columns: Sequence[str]) -> int:
     return max(math.isqrt(FIT_CELLS), FIT_CELLS // max(most, 1))
 
 
-def _averaged(scene: Scene, measured: Sequence[NoisyMarginal]) -> dict[Workload, tuple[FloatArray, float]]:
-    sums: dict[Workload, FloatArray] = {}
-    precisions: dict[Workload, float] = {}
+def _averaged(scene: Scene, measured: Sequence[Noisy]) -> dict[Workload, Counted]:
+    """Noisy counts by workload; of a clique that was measured twice, their mean by precision."""
+    found: dict[Workload, list[Counted]] = {}
     for noisy in measured:
-        unknown = [c for c in noisy.columns if c not in scene.left and c not in scene.right]
-        if unknown:
-            raise UsageError(f"measured column {unknown[0]!r} is on neither side of the relation")
-        workload = scene.workload(noisy.columns)
-        if not workload.k:
-            continue
-        counts = np.transpose(noisy.counts, [noisy.columns.index(c) for c in workload.columns])
-        sums[workload] = sums.get(workload, 0.0) + counts / noisy.sigma**2
-        precisions[workload] = precisions.get(workload, 0.0) + noisy.sigma**-2
-    return {w: (sums[w] / precisions[w], precisions[w]) for w in sums}
+        for workload, counted in _counted(scene, noisy).items():
+            found.setdefault(workload, []).append(counted)
+    out = {}
+    for workload, several in found.items():
+        precision = sum((c.precision for c in several), np.zeros(()))
+        y = sum((c.precision * c.y for c in several), np.zeros(())) / np.where(precision > 0, precision, 1.0)
+        y = np.where(precision > 0, y, several[0].y)
+        out[workload] = Counted(y, precision, sum(c.weight for c in several), any(c.sums for c in several))
+    return out
+
+
+def _counted(scene: Scene, noisy: Noisy) -> dict[Workload, Counted]:
+    columns = noisy.bag.columns if isinstance(noisy, NoisyBag) else noisy.columns
+    unknown = [c for c in columns if c not in scene.left and c not in scene.right]
+    if unknown:
+        raise UsageError(f"measured column {unknown[0]!r} is on neither side of the relation")
+    if isinstance(noisy, NoisyBag):
+        found = tables(noisy, scene.right)
+        return {w: counted for w, counted in found.items() if w.k}
+    workload = scene.workload(columns)
+    if not workload.k:
+        return {}
+    counts = np.transpose(noisy.counts, [columns.index(c) for c in workload.columns]).astype(np.float64)
+    return {workload: Counted(counts, np.full(counts.shape, noisy.sigma**-2), noisy.sigma**-2)}
 
 
 def along(values: FloatArray, axis: int, ndim: int) -> FloatArray:

@@ -6,10 +6,12 @@ in memory; any other engine joins and groups where the rows live and returns one
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
+from dpweave.privacy.bags import clipped_sum
 from dpweave.schema.covering import cover, summed
 from dpweave.schema.domain import Attribute, newcomer, parse_degree, parse_newcomer, parse_presence, parse_repetition
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from dpweave.schema.codec import Codec
     from dpweave.schema.domain import Path, Scalar, View
     from dpweave.schema.model import ForeignKey
-    from dpweave.window import Columns, IntArray
+    from dpweave.window import Bag, Columns, IntArray
 
 T = TypeVar("T")
 Codes = np.ndarray[Any, Any]
@@ -69,6 +71,20 @@ class Counts:
             alike = [clique for clique in cliques if _needs(view, clique) == needs]
             found |= self._in_memory(view, alike, self._present(view.base, *needs))
         return tuple(found[clique] for clique in cliques)
+
+    def bag(self, view: View, bag: Bag) -> IntArray:
+        """Return clipped sums over the units' rows that lead somewhere by all that is asked for: columns, then codes."""
+        wanted = (*bag.columns, *dict.fromkeys(c for code in bag.codes for c, _ in code))
+        unit = self._position(view.base, tuple(key for _, key in self._bounding.promise.chain(view.base)))
+        there = self._present(view.base, *_needs(view, wanted))
+        rows = np.flatnonzero(unit >= 0 if there is None else (unit >= 0) & there)
+        rows = rows[np.argsort(unit[rows], kind="stable")]
+        codes = {name: self._seen(view.base, view.attribute[name])[rows] for name in wanted}
+        shape = tuple(self.codec(view, name).size for name in bag.columns)
+        cells = np.zeros(len(rows), dtype=np.int64)
+        for name, length in zip(bag.columns, shape, strict=True):
+            cells = cells * length + codes[name]
+        return clipped_sum(unit[rows], cells, codes, bag, size=math.prod(shape)).reshape((*shape, len(bag.codes)))
 
     def categories(self, table: str, column: str) -> dict[str, int]:
         """How often each value of a text column occurs; its keys are private too."""

@@ -7,6 +7,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from dpweave.errors import PlanError, UsageError, nearest
 from dpweave.privacy import selection
 from dpweave.privacy.accounting import (
@@ -18,14 +20,15 @@ from dpweave.privacy.accounting import (
     selection_scale,
     split,
 )
+from dpweave.privacy.bags import grid
 from dpweave.privacy.bounding import Bounding
 from dpweave.privacy.counts import Counts
 from dpweave.privacy.noise import SecureNoise, threshold_for
-from dpweave.privacy.release import Discovered, Measured, Release, Selected
-from dpweave.privacy.sensitivity import movement
+from dpweave.privacy.release import Bagged, Discovered, Measured, Release, Selected
+from dpweave.privacy.sensitivity import movement, stays
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import MAX_CELLS, Categories, newcomer, parse_newcomer
-from dpweave.window import Candidate, Columns, NoisyMarginal
+from dpweave.window import Bag, Candidate, Columns, NoisyBag, NoisyMarginal, Units
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -100,15 +103,15 @@ class Curator:
             self._counts.set_codec(table, newcomer(key), Codec(column, Categories(keys)))
         return keys
 
-    def window(self, view: View, *, name: str) -> CuratorWindow:
-        """Open a window on one view, for a client."""
+    def window(self, view: View, *, name: str, bags: bool = False) -> CuratorWindow:
+        """Open a window on one view, for a client; ``bags`` lets it measure these too, where they may be."""
         shape = {}
         for column, attribute in view.columns:
             table = self.promise.graph.walk(view.base, attribute.path)
             if not self._counts.has_codec(table, attribute.column):
                 raise UsageError(f"the view {name!r} asks for {table}.{attribute.column}, which has no domain yet")
             shape[column] = self._counts.codec(view, column).size
-        return CuratorWindow(self, view, name, shape)
+        return CuratorWindow(self, view, name, shape, self.units(view) if bags else None)
 
     # -- sensitivity -----------------------------------------------------------------------------------------------
 
@@ -162,6 +165,60 @@ class Curator:
             domains = tuple(self._counts.codec(view, c).domain for c in m.columns)
             self.release.measured.append(Measured(what, view, domains, m))
         return noisy
+
+    def units(self, view: View) -> Units | None:
+        """What is public about one unit's rows in ``view``, where bags of all its columns may be measured; None elsewhere."""
+        owning = self.promise.chain(view.base) if view.base not in self.promise.public else ()
+        if not owning or not self._bounding.source.embedded or not stays(self.promise, view, tuple(view.attribute)):
+            return None
+        shared = frozenset(n for n, a in view.columns if a.path[:1] == (owning[0][1],))
+        return Units(self.promise.owned_rows(self.promise.root(view.base), view.base), shared)
+
+    def measure_bags(
+        self, view: View, bags: Sequence[Bag], *, what: str, rho: float, weights: Sequence[float] | None = None
+    ) -> tuple[NoisyBag, ...]:
+        r"""Noisy clipped sums of each bag over ``view``.
+
+        Formal guarantees:
+          - Sensitivity: one unit moves bag i by at most its length :math:`L_i` on the grid in L2 (Theorem 6).
+          - Cost: bag i has the share :math:`\rho_i` of ``rho`` and noise :math:`\sigma_i = L_i / \sqrt{2\rho_i}`, paid by the
+            protected table whose units own the rows; others own none of them and pay nothing.
+          - Charged before rows are read; errors depend on the arguments alone.
+        """
+        if not bags:
+            return ()
+        if self.units(view) is None:
+            raise UsageError(f"{what!r}: bags are counted for rows that belong to units and that no other unit moves")
+        shares = split(rho, [1.0] * len(bags) if weights is None else list(weights))
+        grids = [grid(self._require_bag(view, bag).clip) for bag in bags]
+        sigmas = [gaussian_sigma(float(most), share) for (_, most), share in zip(grids, shares, strict=True)]
+        self._ledger.charge(
+            Cost({self.promise.root(view.base): rho}, {}),
+            what={
+                "verb": "measure",
+                "what": what,
+                "cliques": [list(b.columns) for b in bags],
+                "codes": [len(b.codes) for b in bags],
+                "clip": [b.clip for b in bags],
+                "sigma": [s / step for s, (step, _) in zip(sigmas, grids, strict=True)],
+            },
+        )
+        exact = [self._counts.bag(view, bag) for bag in bags]  # private from here ...
+        whole = [self._noise.discrete_gaussian(x, sigma=s) for x, s in zip(exact, sigmas, strict=True)]  # ... to here
+        noisy = tuple(
+            NoisyBag(bag, x / step * np.array(bag.scales), s / step)
+            for bag, x, s, (step, _) in zip(bags, whole, sigmas, grids, strict=True)
+        )
+        self.release.bagged += [Bagged(what, view, bag) for bag in noisy]
+        return noisy
+
+    def _require_bag(self, view: View, bag: Bag) -> Bag:
+        self._require_clique(view, bag.columns, times=len(bag.codes))
+        for code in bag.codes:
+            self._require_clique(view, tuple(c for c, _ in code))
+        if len(bag.scales) != len(bag.codes) or not all(0 < s < float("inf") for s in bag.scales):
+            raise UsageError(f"{len(bag.codes)} codes need as many scales, all positive and finite")
+        return bag
 
     def select(
         self, view: View, candidates: Sequence[Candidate], *, what: str, rho: float, count: int = 1
@@ -250,8 +307,8 @@ class Curator:
                     f"{key.target!r}, so its values cannot be counted; its domain is 'key'"
                 )
 
-    def _require_clique(self, view: View, clique: Columns) -> None:
-        cells = 1
+    def _require_clique(self, view: View, clique: Columns, *, times: int = 1) -> None:
+        cells = times
         for name in clique:
             if name not in view.attribute:
                 raise UsageError(f"the view of {view.base!r} has no column {name!r}: {nearest(name, view.attribute)}")
@@ -272,6 +329,7 @@ class CuratorWindow:
     view: View
     name: str
     shape: Mapping[str, int]
+    units: Units | None = None
 
     def l1(self, columns: Columns) -> float:
         """L1 sensitivity, the largest over protected tables."""
@@ -286,6 +344,12 @@ class CuratorWindow:
     ) -> tuple[NoisyMarginal, ...]:
         """See :meth:`Curator.measure`."""
         return self._curator.measure(self.view, cliques, what=self.name, rho=rho, weights=weights)
+
+    def measure_bags(
+        self, bags: Sequence[Bag], *, rho: float, weights: Sequence[float] | None = None
+    ) -> tuple[NoisyBag, ...]:
+        """See :meth:`Curator.measure_bags`."""
+        return self._curator.measure_bags(self.view, bags, what=self.name, rho=rho, weights=weights)
 
     def select(self, candidates: Sequence[Candidate], *, rho: float, count: int = 1) -> tuple[int, ...]:
         """See :meth:`Curator.select`."""

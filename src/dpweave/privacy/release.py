@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dpweave.privacy.ledger import Ledger
     from dpweave.privacy.promise import Promise
     from dpweave.schema.domain import Domain, View
-    from dpweave.window import NoisyMarginal
+    from dpweave.window import NoisyBag, NoisyMarginal
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,15 @@ class Measured:
     view: View
     domains: tuple[Domain, ...]
     marginal: NoisyMarginal
+
+
+@dataclass(frozen=True)
+class Bagged:
+    """Noisy sums of what units' rows have, by the name the ledger knows the request under."""
+
+    what: str
+    view: View
+    noisy: NoisyBag
 
 
 @dataclass(frozen=True)
@@ -58,10 +67,15 @@ class Release:
     measured: list[Measured] = field(default_factory=list)
     selected: list[Selected] = field(default_factory=list)
     discovered: list[Discovered] = field(default_factory=list)
+    bagged: list[Bagged] = field(default_factory=list)
 
     def find(self, what: str) -> tuple[NoisyMarginal, ...]:
         """Return all marginals measured under one name."""
         return tuple(m.marginal for m in self.measured if m.what == what)
+
+    def find_bags(self, what: str) -> tuple[NoisyBag, ...]:
+        """Return all bags measured under one name."""
+        return tuple(b.noisy for b in self.bagged if b.what == what)
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,19 @@ def movement(promise: Promise, view: View, columns: tuple[str, ...], unit: str) 
     return _Calculus(promise, view, columns, unit).movement()
 
 
+def stays(promise: Promise, view: View, columns: tuple[str, ...]) -> bool:
+    """Whether the rows of other units are counted alike with and without any one unit, so that units may be clipped (Theorem 6).
+
+    Only rows that belong to units are clipped, and only under ``entity``; newcomers have no codes of their own.
+    """
+    if promise.neighbours != "entity" or view.base in promise.public:
+        return False
+    if any(parse_newcomer(view.attribute[c].column) for c in columns):
+        return False
+    calculi = [_Calculus(promise, view, columns, unit) for unit in promise.protected]
+    return all(c.rows_stay() for c in calculi)
+
+
 @dataclass(frozen=True)
 class _Calculus:
     promise: Promise
@@ -88,6 +101,11 @@ class _Calculus:
         gained = staying.gained - (removed if self._looks_at_one_target_only() else 0)
         down, up = removed + staying.lost + staying.moved, gained + staying.moved
         return Movement(down, up, each if (down, up) == (removed, 0) else None)
+
+    def rows_stay(self) -> bool:
+        """Whether no row outside the unit enters the view, leaves it or changes cells."""
+        self._refuse_public_degrees()
+        return self._staying(self.view.base, ()) == _Staying()
 
     def _newcomers(self) -> int | None:
         """Rows of one unit that a marginal with a newcomer column counts for one public row (Theorem 5): one for each owner."""

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpweave.budget import link_method
+from dpweave.links.bags import marginals
 from dpweave.links.degrees import buckets
+from dpweave.privacy.release import Measured
 from dpweave.relations import degree_codecs, derived_codecs, relations
 from dpweave.report.coding import CodedDatabase, bucketed, encode, labels
 from dpweave.report.estimates import Distribution, Estimate, Pair, combined, summed
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
 
     from dpweave.model import Model
     from dpweave.plan import ColumnPlan
-    from dpweave.privacy.release import Measured
     from dpweave.relations import Relation
     from dpweave.schema.domain import Attribute
 
@@ -239,7 +240,11 @@ def _degrees(model: Model, coded: CodedDatabase, table: str, key: str) -> Distri
 
 def _link_measurements(model: Model, relation: Relation) -> list[Measured]:
     what = f"links:{relation.table}.{relation.key}"
-    return [m for m in model.release.measured if m.what == what and m.view.base == relation.table]
+    found = [m for m in model.release.measured if m.what == what and m.view.base == relation.table]
+    for bagged in (b for b in model.release.bagged if b.what == what):
+        shape = {n: _codec(model, relation.table, a).size for n, a in relation.right}
+        found += [Measured(what, bagged.view, (), m) for m in marginals(bagged.noisy, shape) if m.columns]
+    return found
 
 
 def _seen(

@@ -165,7 +165,8 @@ def _weave(
             problem = value_problem(made, column, window.shape, rows=size, seen=seen)
             degrees = Degrees(right=spread(single, size, rng))
             learned = LEARNER.learn(window, problem, rho=share, rng=rng, progress=lambda *_: None, degrees=degrees)
-            made[column], pairs = values_of(learned.pairs, size), learned.measured
+            made[column] = values_of(learned.pairs, size)
+            pairs = tuple(m for m in learned.measured if isinstance(m, NoisyMarginal))  # a table's window has no bags
         added.append(Added(single, pairs))
     return tuple(added)
 

@@ -1,0 +1,193 @@
+r"""Links to public rows, counted as bags: noise for what a unit's rows are together, not for each set of columns anew.
+
+A row that leads to a film with four genres tells of each of its genres, of each pair of them and of nothing else. To count
+links by every genre, table after table, costs the bound on rows of one unit each time, mostly for films that are *not* of the genre.
+A bag (:class:`dpweave.window.Bag`) counts only what differs from the commonest value: one code for every value of every
+column of the public row but its commonest, and for sets of such values. The rest follows by subtraction, so nothing is lost. All codes
+are counted at once, and since a unit's rows spread over them, its vector is short.
+
+**Scales.** Let :math:`\pi_j` be the share of links with code j. Noise of scale :math:`\sigma s_j` makes a unit with d rows spread like
+all the others a vector of squared length
+
+.. math:: \sum_j \bigl( d^2 \pi_j^2 B + d \pi_j (1 - \pi_j B) \bigr) / s_j^2,
+
+where B is the chance that two rows of a unit fall into the same cell of the bag's columns. Call the summands :math:`q_j / s_j^2`: for
+a clip of this length, :math:`\sum_j w_j \sigma s_j` is least with :math:`s_j \propto (q_j / w_j)^{1/3}`, so rare codes get less noise. The ``clip`` is the
+length with some room, so that units are seldom scaled down; those that are lose weight and no more.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import combinations, product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpweave.links.workload import Workload, cells
+from dpweave.window import Bag, NoisyMarginal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from dpweave.links.design import Margin
+    from dpweave.window import Code, Columns, FloatArray, IntArray, NoisyBag, Units
+
+MOST_CODES = 2_000
+"""Codes of a bag at most; sets of columns with more are left out."""
+
+WORTH = (0.3, 1.0, 0.3)
+"""What precision is worth for the code of every row, for single values and for sets of them: single values enter most workloads."""
+
+RAREST = 1e-6
+"""Share of links that a code is taken to have at least."""
+
+ROOM = 1.15
+"""How much longer than expected a unit's vector may be before it is scaled down: units differ in taste."""
+
+
+@dataclass(frozen=True)
+class Bags:
+    """The codes of one relation's public rows, by the columns they look at, with the share of links that have each."""
+
+    share: Mapping[Columns, Mapping[Code, float]]
+    units: Units
+    left: Mapping[str, Margin]
+    right: Mapping[str, Margin]
+
+    @classmethod
+    def of(
+        cls,
+        codes: Mapping[str, IntArray],
+        weights: FloatArray,
+        left: Mapping[str, Margin],
+        right: Mapping[str, Margin],
+        *,
+        units: Units,
+        sets: Sequence[Columns],
+    ) -> Bags:
+        """Make a code of every combination of values, none the commonest of its column, that some public row has."""
+        common = {c: int(margin.p.argmax()) for c, margin in right.items()}
+        share: dict[Columns, dict[Code, float]] = {(): {(): 1.0}}
+        room = MOST_CODES
+        for columns in sorted(dict.fromkeys(sets), key=lambda s: (len(s), math.prod(right[c].size - 1 for c in s))):
+            sizes = {c: right[c].size for c in columns}
+            mass = np.bincount(
+                cells(codes, columns, sizes, rows=len(weights)), weights=weights, minlength=math.prod(sizes.values())
+            ).reshape(tuple(sizes.values()))
+            values = [[v for v in range(sizes[c]) if v != common[c]] for c in columns]
+            found = {
+                tuple(zip(columns, at, strict=True)): float(mass[at] / weights.sum())
+                for at in product(*values)
+                if mass[at] > 0 or len(columns) == 1
+            }
+            fewer = combinations(columns, len(columns) - 1)
+            if len(found) <= room and all(f in share for f in fewer):
+                share[columns] = found
+                room -= len(found)
+        return cls(share, units, left, right)
+
+    def bag(self, columns: Columns, sets: Sequence[Columns]) -> Bag:
+        """The bag over ``columns`` with the codes of some column ``sets``."""
+        shares = {code: p for s in sets for code, p in self.share.get(s, {}).items()}
+        alike = math.prod(float((self.left[c].p ** 2).sum()) for c in columns if c not in self.units.shared)
+        d = self.units.rows
+        seen = {code: max(p, RAREST) for code, p in shares.items()}
+        square = {code: (d * p) ** 2 * alike + d * p * (1 - p * alike) for code, p in seen.items()}
+        scales = {code: (square[code] / WORTH[min(len(code), 2)]) ** (1 / 3) for code in shares}
+        length = math.sqrt(sum(square[code] / scales[code] ** 2 for code in shares))
+        longest = d * math.sqrt(sum(1 / s**2 for s in scales.values()))
+        return Bag(columns, tuple(shares), tuple(scales.values()), min(ROOM * length, longest))
+
+    def told(self, bag: Bag, component: Workload) -> float:
+        """Precision of a component's coefficients from a bag's counts, for one link and noise of scale 1 (see :func:`design.told`)."""
+        by_left = math.prod(
+            self.left[c].contrast if c in component.left else 1 / self.left[c].size for c in bag.columns
+        )
+        scale = dict(zip(bag.codes, bag.scales, strict=True))
+        found = 0.0
+        for code in self.share.get(component.right, {}):
+            ps = [float(self.right[c].p[v]) for c, v in code]
+            found += math.prod(p * (1 - p) for p in ps) / scale[code] ** 2 if code in scale else 0.0
+        return by_left * found / math.prod(self.right[c].size - 1 for c in component.right)
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Noisy counts over a workload's cells, as a fit sees them.
+
+    ``precision`` is that of each cell, 0 where a cell was not counted but follows from others. ``weight`` is the precision
+    that cells of a table with even noise would have to tell as much about columns beyond fewer columns. ``sums`` says whether
+    sums over right columns tell anything that is not counted elsewhere.
+    """
+
+    y: FloatArray
+    precision: FloatArray
+    weight: float
+    sums: bool = True
+
+
+def tables(noisy: NoisyBag, margins: Mapping[str, Margin]) -> dict[Workload, Counted]:
+    """Whole tables over a bag's columns and each set of columns that its codes look at, as a fit sees them."""
+    noise = dict(zip(noisy.bag.codes, noisy.noise**2, strict=True))
+    out: dict[Workload, Counted] = {}
+    for columns, y in whole_tables(noisy, {c: m.size for c, m in margins.items()}).items():
+        precision, told, worth = np.zeros(y.shape), 0.0, 0.0
+        for code in (code for code in noise if _columns(code) == columns):
+            ps = {c: float(margins[c].p[v]) for c, v in code}
+            precision[_cell(code)] = 1 / noise[code]
+            even = math.prod(1 - 2 * p + margins[c].size * p**2 for c, p in ps.items())
+            told += math.prod(p * (1 - p) for p in ps.values()) * even / _centred(code, ps, noise)
+            worth += math.prod(p * (1 - p) for p in ps.values())
+        out[Workload(noisy.bag.columns, columns)] = Counted(y, precision, told / worth, sums=not columns)
+    return out
+
+
+def whole_tables(noisy: NoisyBag, shape: Mapping[str, int]) -> dict[Columns, FloatArray]:
+    """Counts over a bag's columns and each set of columns that its codes look at: those of commonest values by subtraction."""
+    codes = noisy.bag.codes
+    coded = {pair for code in codes for pair in code}
+    height = noisy.counts.shape[:-1]
+    whole: dict[Columns, FloatArray] = {}
+    for columns in sorted(dict.fromkeys(map(_columns, codes)), key=len):
+        y = np.zeros(height + tuple(shape[c] for c in columns))
+        for i, code in enumerate(codes):
+            if _columns(code) == columns:
+                y[_cell(code)] = noisy.counts[..., i]
+        for axis, c in enumerate(columns, start=len(height)):
+            (common,) = (v for v in range(shape[c]) if (c, v) not in coded)
+            at = (slice(None),) * axis + (common,)
+            y[at] = 0.0
+            y[at] = whole[tuple(x for x in columns if x != c)] - y.sum(axis=axis)
+        whole[columns] = y
+    return whole
+
+
+def marginals(noisy: NoisyBag, shape: Mapping[str, int]) -> list[NoisyMarginal]:
+    """A bag's counts with one column of the public rows at a time, for people; noise is that of the noisiest cell."""
+    noise = dict(zip(noisy.bag.codes, noisy.noise, strict=True))
+    out = []
+    for columns, y in whole_tables(noisy, shape).items():
+        if len(columns) <= 1:
+            worst = math.sqrt(sum(s**2 for code, s in noise.items() if _columns(code) in ((), columns)))
+            out.append(NoisyMarginal(noisy.bag.columns + columns, np.rint(y).astype(np.int64), worst))
+    return out
+
+
+def _columns(code: Code) -> Columns:
+    return tuple(c for c, _ in code)
+
+
+def _cell(code: Code) -> Any:
+    """Where a code's counts lie in a table over a bag's columns and its own."""
+    return (..., *(v for _, v in code))
+
+
+def _centred(code: Code, p: Mapping[str, float], noise: Mapping[Code, float]) -> float:
+    """Variance of a count less what it would be if it followed from the counts of fewer columns."""
+    return sum(
+        noise[part] * math.prod(p[c] ** 2 for c, _ in code if (c, dict(code)[c]) not in part)
+        for r in range(len(code) + 1)
+        for part in combinations(code, r)
+    )

@@ -1,0 +1,72 @@
+r"""Sums of vectors, one per unit, each no longer than a clip (docs/proofs, Theorem 6). Everything in here is private.
+
+Unit u has :math:`n_u` rows per cell and code. Its vector is :math:`v_u = n_u / s` with one scale per code, shortened to the clip C and
+rounded towards zero on a grid of whole numbers, so that :math:`\lVert x_u \rVert_2 \le L` with the whole number
+:math:`L = \lfloor g C \rfloor`, where g is the power of two that puts gC between :math:`2^{20}` and :math:`2^{21}`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpweave.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dpweave.window import Bag, Code, IntArray
+
+BLOCK = 1 << 18
+"""Rows that are looked at together at least; all rows of a unit always are."""
+
+
+def grid(clip: float) -> tuple[float, int]:
+    """Return the grid g for a clip, and the length L that no unit's vector on it exceeds.
+
+    >>> grid(10.0)
+    (131072.0, 1310720)
+    """
+    if not (math.isfinite(clip) and clip > 0):
+        raise UsageError(f"clip = {clip}: the length that a unit's counts are cut to must be positive and finite")
+    step = 2.0 ** (21 - math.frexp(clip)[1])
+    return step, math.floor(step * clip)
+
+
+def clipped_sum(units: IntArray, cells: IntArray, columns: Mapping[str, IntArray], bag: Bag, *, size: int) -> IntArray:
+    """Add up the units' vectors: one whole number for each of ``size`` cells and each code.
+
+    A row is of unit ``units[i]``, falls into cell ``cells[i]`` and has the values ``columns[...][i]``; units ascend.
+
+    Formal guarantees:
+      - Without one unit's rows, the result differs by its vector alone, of length at most L of :func:`grid`: held in whole numbers.
+    """
+    step, most = grid(bag.clip)
+    width, scales = len(bag.codes), np.array(bag.scales)
+    out = np.zeros(size * width)
+    start = 0
+    while start < len(units):
+        stop = int(np.searchsorted(units, units[min(start + BLOCK, len(units)) - 1], side="right"))
+        block = slice(start, stop)
+        whose = np.cumsum(np.diff(units[block], prepend=units[start]) != 0)
+        base = (whose * size + cells[block]) * width
+        found = [base[_have(columns, code, block)] + j for j, code in enumerate(bag.codes)]
+        at, n = np.unique(np.concatenate(found), return_counts=True)
+        who, at = np.divmod(at, size * width)
+        vector = n / scales[at % width]
+        length = np.sqrt(np.bincount(who, vector**2))
+        x = np.floor(step * vector * np.minimum(1.0, bag.clip / np.maximum(length, 1e-300))[who])
+        square = np.bincount(who, x**2)  # whole numbers far below 2**53, hence exact
+        out += np.bincount(at, np.where(square[who] <= most**2, x, 0.0), minlength=len(out))
+        start = stop
+    return out.astype(np.int64).reshape(size, width)
+
+
+def _have(columns: Mapping[str, IntArray], code: Code, block: slice) -> IntArray:
+    """Positions in a block of the rows that have a code."""
+    there = np.ones(block.stop - block.start, dtype=bool)
+    for column, value in code:
+        there &= columns[column][block] == value
+    return np.flatnonzero(there)

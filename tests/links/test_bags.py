@@ -1,0 +1,204 @@
+"""Bags: nothing is lost by leaving out what follows by subtraction, and much noise is saved."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dpweave.links.bags import MOST_CODES, Bags, marginals, tables, whole_tables
+from dpweave.links.base import LinkProblem
+from dpweave.links.degrees import Degrees
+from dpweave.links.design import Margin
+from dpweave.links.evidence import evidence
+from dpweave.links.map import MAP, fit_links
+from dpweave.links.scene import Scene
+from dpweave.window import NoisyBag, Units
+from tests.windows import ArrayWindow
+
+USERS, FILMS, EACH = 2000, 200, 20
+GENRES = ("war", "love", "space", "crime", "horror", "music")
+SHAPE = {"age": 4, "job": 5, "kind": 3} | dict.fromkeys(GENRES, 2)
+
+
+def quiet(_what: str, _share: float) -> None:
+    """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def world() -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray]:
+    """Users, films, and ratings; old users lean to war and away from space, by half."""
+    rng = np.random.default_rng(0)
+    left = {"age": rng.integers(0, 4, USERS), "job": rng.integers(0, 5, USERS)}
+    right = {
+        g: (rng.random(FILMS) < p).astype(np.int64) for g, p in zip(GENRES, np.linspace(0.05, 0.4, 6), strict=True)
+    }
+    right["kind"] = rng.choice(3, FILMS, p=[0.2, 0.5, 0.3])
+    pairs = []
+    for user in range(USERS):
+        lean = 1 + 0.5 * (left["age"][user] == 3) * (right["war"] - right["space"])
+        pairs.append(np.stack([np.full(EACH, user), rng.choice(FILMS, EACH, p=lean / lean.sum())], axis=1))
+    return left, right, np.concatenate(pairs)
+
+
+def _window(world, *, units: Units | None, seed: int = 0) -> ArrayWindow:
+    left, right, pairs = world
+    codes = {c: v[pairs[:, 0]] for c, v in left.items()} | {c: v[pairs[:, 1]] for c, v in right.items()}
+    return ArrayWindow(codes, SHAPE, l1=EACH, l2=EACH, seed=seed, unit=pairs[:, 0], units=units)
+
+
+def _problem(world) -> LinkProblem:
+    left, right, pairs = world
+    return LinkProblem(left, right, shape=SHAPE, links=len(pairs), links_measured=float(len(pairs)))
+
+
+def _degrees() -> Degrees:
+    return Degrees(left=np.full(USERS, EACH))
+
+
+SHARED = Units(EACH, frozenset({"age", "job"}))
+
+
+def _bags(world, units: Units = SHARED) -> Bags:
+    scene = Scene.of(_problem(world), _degrees())
+    return scene.bags(scene.design(3), units)
+
+
+def _exact(world, bag) -> NoisyBag:
+    """What a bag counts without noise and without clipping."""
+    window = _window(world, units=SHARED)
+    wide = replace(bag, clip=1e9)
+    return NoisyBag(wide, window.exact_bag(wide) * np.array(bag.scales), 1e-9)
+
+
+def test_what_is_left_out_follows_by_subtraction(world):
+    bags = _bags(world)
+    bag = bags.bag(("age",), [(), *((c,) for c in (*GENRES, "kind")), ("war", "kind"), ("love", "music")])
+    window = _window(world, units=SHARED)
+    whole = whole_tables(_exact(world, bag), SHAPE)
+    assert set(whole) == {(), *((c,) for c in (*GENRES, "kind")), ("war", "kind"), ("love", "music")}
+    for columns, table in whole.items():
+        assert table == pytest.approx(window.exact(("age", *columns)), abs=1e-6)
+    # No code asks for the commonest value of a column, and each other value has one.
+    assert sum(len(code) == 1 for code in bag.codes) == len(GENRES) + 2
+    found = {m.columns: m for m in marginals(_exact(world, bag), SHAPE)}
+    assert (found["age", "kind"].counts == window.exact(("age", "kind"))).all()
+    assert ("age", "war", "kind") not in found
+
+
+def test_seldom_is_a_unit_longer_than_its_clip(world):
+    """The clip is what a unit like all the others would have, with room: few are scaled down, and not by much."""
+    bags = _bags(world)
+    for columns in [(), ("age",), ("age", "job")]:
+        bag = bags.bag(columns, [(), *((c,) for c in (*GENRES, "kind")), ("war", "love")])
+        window = _window(world, units=SHARED)
+        clipped, whole = (
+            window.exact_bag(b).sum(axis=tuple(range(len(columns)))) for b in (bag, replace(bag, clip=1e9))
+        )
+        assert (clipped > 0.95 * whole).all()
+        # And it is no wider than needed: half of it would cut a quarter off.
+        half = window.exact_bag(replace(bag, clip=bag.clip / 2)).sum(axis=tuple(range(len(columns))))
+        assert half.sum() < 0.75 * whole.sum()
+
+
+def test_rows_that_differ_within_a_unit_need_less_clip(world):
+    """Where a unit's rows spread over the cells of its columns, its vector is shorter."""
+    shared, spread = (_bags(world, Units(EACH, some)) for some in (frozenset({"job"}), frozenset()))
+    sets = [(), ("war",), ("kind",)]
+    assert spread.bag(("job",), sets).clip < 0.9 * shared.bag(("job",), sets).clip
+
+
+def test_too_many_codes_are_left_out_by_sets_of_columns():
+    rng = np.random.default_rng(0)
+    codes = {"a": rng.integers(0, 60, 5000), "b": rng.integers(0, 60, 5000), "c": rng.integers(0, 3, 5000)}
+    margins = {c: Margin.of(v, np.ones(5000), int(v.max()) + 1) for c, v in codes.items()}
+    sets = [("a",), ("b",), ("c",), ("a", "b"), ("a", "c")]
+    bags = Bags.of(codes, np.ones(5000), {}, margins, units=Units(5, frozenset()), sets=sets)
+    assert set(bags.share) == {(), ("a",), ("b",), ("c",), ("a", "c")}
+    assert sum(map(len, bags.share.values())) <= MOST_CODES + 1
+
+
+def test_noise_of_completed_tables_is_what_the_weights_say(world):
+    """Draw the noise many times: a centred cell varies as much as even noise of the table's weight would make it."""
+    bags = _bags(world)
+    bag = bags.bag(("age",), [(), ("war",), ("love",), ("war", "love")])
+    rng = np.random.default_rng(1)
+    margins = {c: bags.right[c] for c in SHAPE if c in bags.right}
+    drawn: dict[tuple[str, ...], list[np.ndarray]] = {}
+    for _ in range(3000):
+        noise = rng.normal(size=(4, len(bag.codes))) * np.array(bag.scales)
+        for workload, counted in tables(NoisyBag(bag, noise, 1.0), margins).items():
+            table = counted.y
+            for axis, c in enumerate(workload.right, start=1):
+                p = margins[c].p.reshape([-1 if i == axis else 1 for i in range(table.ndim)])
+                table = table - p * table.sum(axis=axis, keepdims=True)
+            drawn.setdefault(workload.right, []).append(table)
+            weight = {workload.right: counted.weight}
+            if len(drawn[workload.right]) == 3000:
+                spread = np.var(drawn[workload.right], axis=0).mean()
+                ps = [margins[c].p for c in workload.right]
+                even = math.prod(float((1 - 2 * p + len(p) * p**2).mean()) for p in ps)
+                assert spread == pytest.approx(even / weight[workload.right], rel=0.1)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_bags_tell_more_than_cliques_for_the_same_budget(world, known):
+    """The planted lean comes back closer, over several seeds."""
+    degrees = _degrees() if known else Degrees()
+    left, right, pairs = world
+    off: dict[bool, list[float]] = {True: [], False: []}
+
+    def gap(links: np.ndarray) -> float:
+        old = left["age"][links[:, 0]] == 3
+        return float(right["war"][links[old, 1]].mean() - right["war"][links[~old, 1]].mean())
+
+    for bags in (True, False):
+        for seed in range(6):
+            window = _window(world, units=SHARED if bags else None, seed=seed)
+            found = MAP(3).learn(
+                window, _problem(world), rho=0.2, rng=np.random.default_rng(seed), progress=quiet, degrees=degrees
+            )
+            assert window.spent == pytest.approx(0.2)
+            off[bags].append(abs(gap(found.pairs) / gap(pairs) - 1))
+    assert np.mean(off[True]) < 0.5 * np.mean(off[False])
+    assert np.mean(off[True]) < 0.3
+
+
+def test_without_noise_a_fit_gives_back_what_was_counted(world):
+    window = _window(world, units=SHARED)
+    found = MAP(3).learn(
+        window, _problem(world), rho=1e9, rng=np.random.default_rng(0), progress=quiet, degrees=_degrees()
+    )
+    left, right, pairs = world
+    for age in range(4):
+        for genre in GENRES:
+            true, made = (right[genre][p[left["age"][p[:, 0]] == age, 1]].mean() for p in (pairs, found.pairs))
+            assert made == pytest.approx(true, abs=0.01)
+
+
+def test_evidence_is_read_off_bags(world):
+    problem = _problem(world)
+    window = _window(world, units=SHARED)
+    measured = (
+        MAP(3)
+        .learn(window, problem, rho=0.05, rng=np.random.default_rng(0), progress=quiet, degrees=_degrees())
+        .measured
+    )
+    found = evidence(problem, measured, degrees=_degrees(), rng=np.random.default_rng(0))
+    assert {found[0].columns, found[1].columns} == {("age", "war"), ("age", "space")}
+    # Nothing else was planted: scores of the others are those of chance.
+    others = [e.score for e in found if "age" not in e.columns]
+    assert abs(np.mean(others)) < 0.7
+    assert max(others) < 4.5
+
+
+def test_what_tells_nothing_is_left_out_of_a_fit(world):
+    """Components whose counts are drowned in noise stay where independent wiring puts them."""
+    window = _window(world, units=SHARED)
+    bags = _bags(world)
+    noisy = window.measure_bags([bags.bag(("age",), [(), ("war",)])], rho=1e-9)
+    fit = fit_links(_problem(world), noisy, degrees=_degrees(), rng=np.random.default_rng(0))
+    assert not fit.theta
+    assert fit.converged

@@ -1,0 +1,261 @@
+"""Sums of clipped vectors: one unit never moves them further than the clip, whatever its rows are (Theorem 6)."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dpweave.errors import UsageError
+from dpweave.privacy import bags
+from dpweave.privacy.accounting import Budget
+from dpweave.privacy.bags import clipped_sum, grid
+from dpweave.privacy.curator import Curator
+from dpweave.privacy.ledger import Ledger
+from dpweave.privacy.noise import InsecureNoise
+from dpweave.privacy.sensitivity import stays
+from dpweave.schema.domain import Attribute, View
+from dpweave.window import Bag, Units
+from tests.engines import codec_of, engine_counts, engine_order, open_frames, open_sqlite
+from tests.oracle import World, bound, entity_neighbours, make_promise, random_view, random_world, rows_by_unit
+
+Vectors = dict[int, Counter[tuple[tuple[int, ...], int]]]
+
+
+def _vectors(rows: dict[int, list[tuple[int, ...]]], columns: tuple[str, ...], bag: Bag) -> Vectors:
+    """Rows per cell and code, unit by unit: the definition."""
+    at = {c: i for i, c in enumerate(columns)}
+    out: Vectors = {}
+    for unit, codes in rows.items():
+        out[unit] = Counter()
+        for row in codes:
+            cell = tuple(row[at[c]] for c in bag.columns)
+            out[unit].update((cell, j) for j, code in enumerate(bag.codes) if all(row[at[c]] == v for c, v in code))
+    return out
+
+
+def _summed(vectors: Vectors, bag: Bag) -> dict[tuple[tuple[int, ...], int], int]:
+    """The clipped sum, slowly."""
+    step, most = grid(bag.clip)
+    out: Counter[tuple[tuple[int, ...], int]] = Counter()
+    for counts in vectors.values():
+        length = math.sqrt(sum((n / bag.scales[j]) ** 2 for (_, j), n in counts.items()))
+        factor = min(1.0, bag.clip / length) if length else 0.0
+        x = {at: math.floor(step * (n / bag.scales[at[1]]) * factor) for at, n in counts.items()}
+        if sum(v * v for v in x.values()) <= most**2:
+            out.update(x)
+    return {at: n for at, n in out.items() if n}
+
+
+def _random_bag(rng: random.Random, columns: tuple[str, ...], size: int) -> Bag:
+    own = tuple(c for c in columns if rng.random() < 0.5)
+    codes: list[tuple[tuple[str, int], ...]] = [()]
+    for _ in range(rng.randint(1, 4)):
+        some = rng.sample(columns, min(len(columns), rng.choice([1, 1, 2])))
+        codes.append(tuple((c, rng.randrange(size)) for c in some))
+    return Bag(own, tuple(codes), tuple(rng.choice([0.3, 1.0, 2.5]) for _ in codes), rng.choice([0.2, 1.0, 1.7, 4.0]))
+
+
+def _distance(a: dict, b: dict) -> int:
+    return sum((a.get(at, 0) - b.get(at, 0)) ** 2 for at in {*a, *b})
+
+
+@pytest.mark.parametrize("chunk", range(6))
+def test_no_unit_moves_a_bag_further_than_its_clip(chunk):
+    """On random worlds where rows are said to stay, other units' rows do, and the sum moves by at most L."""
+    seen = attained = 0
+    for seed in range(1000 * chunk, 1000 * chunk + 400):
+        rng = random.Random(seed)
+        world = random_world(rng, "entity", most=8)
+        promise = world.promise
+        view, columns = random_view(rng, world)
+        if not promise.chain(view.base) or not stays(promise, view, columns):
+            continue
+        bag = _random_bag(rng, columns, world.size)
+        here = rows_by_unit(bound(world.rows, promise, world.order), promise, view, columns)
+        before = _summed(_vectors(here, columns, bag), bag)
+        for _, other in entity_neighbours(world.rows, promise):
+            there = rows_by_unit(bound(other, promise, world.order), promise, view, columns)
+            changed = [u for u in {*here, *there} if sorted(here.get(u, [])) != sorted(there.get(u, []))]
+            assert len(changed) <= 1, (seed, view, columns)
+            assert not any(u in there for u in changed)
+            moved = _distance(before, _summed(_vectors(there, columns, bag), bag))
+            assert moved <= grid(bag.clip)[1] ** 2, (seed, view, columns)
+            seen += moved > 0
+            attained += moved > 0.99 * grid(bag.clip)[1] ** 2
+    assert seen > 60
+    assert attained > 30  # units do reach the clip
+
+
+def test_rows_do_not_stay_where_other_units_move_them():
+    tables = {
+        "users": (("x",), {}),
+        "movies": (("x",), {}),
+        "ratings": (("x",), {"user": "users", "movie": "movies"}),
+    }
+    both = View("ratings", (("mine", Attribute("x")), ("theirs", Attribute("x", ("movie",)))))
+    theirs = View("ratings", (("theirs", Attribute("x", ("movie",))),))
+
+    def promise(public: bool, neighbours: str = "entity"):
+        return make_promise(
+            tables,
+            protect=("users",) if public else ("users", "movies"),
+            public=("movies",) if public else (),
+            owning={"ratings": "user"},
+            bounds={("ratings", "user"): 3} if public else {("ratings", "user"): 3, ("ratings", "movie"): 2},
+            neighbours=neighbours,
+        )
+
+    assert stays(promise(True), both, ("mine", "theirs"))
+    assert not stays(promise(True, "record"), both, ("mine", "theirs"))
+    assert not stays(promise(False), both, ("mine", "theirs"))
+    # A place that one user vacates is taken by another's row, even if the marginal over the movie alone hides it.
+    assert not stays(promise(False), theirs, ("theirs",))
+    newcomers = View("ratings", (("which", Attribute("@movie")),))
+    assert not stays(promise(True), newcomers, ("which",))
+
+
+@pytest.mark.parametrize("opens", ["frames", "sqlite"])
+def test_engines_agree_with_the_oracle(opens, tmp_path):
+    seen = 0
+    for seed in range(300, 480):
+        rng = random.Random(seed)
+        world = random_world(rng, "entity", most=9)
+        promise = world.promise
+        view, columns = random_view(rng, world)
+        if not promise.chain(view.base) or not stays(promise, view, columns):
+            continue
+        path = tmp_path / f"{seed}.sqlite"
+        opened = open_frames(world.rows, promise) if opens == "frames" else open_sqlite(world.rows, promise, path)
+        with opened as source:
+            counts, bounding = engine_counts(source, world, salt=str(seed))
+            truth = bound(world.rows, promise, engine_order(bounding, world.rows))
+            bag = _random_bag(rng, columns, world.size)
+            units = _vectors(rows_by_unit(truth, promise, view, columns), columns, bag)
+            expected, found = _summed(units, bag), counts.bag(view, bag)
+            assert found.shape == (*(counts.codec(view, c).size for c in bag.columns), len(bag.codes))
+            for at in np.ndindex(found.shape):
+                # Floats are rounded down: by one more or less, per unit.
+                assert abs(int(found[at]) - expected.get((at[:-1], at[-1]), 0)) <= len(units), (seed, at)
+            seen += bool(expected)
+    assert seen > 8
+
+
+def test_units_are_clipped_alike_in_one_block_and_in_many(monkeypatch):
+    rng = np.random.default_rng(0)
+    units = np.sort(rng.integers(0, 40, 3000))
+    columns = {"a": rng.integers(0, 3, 3000), "b": rng.integers(0, 2, 3000)}
+    codes = ((), (("a", 1),), (("a", 2), ("b", 1)))
+    bag = Bag(("b",), codes, (1.0, 0.5, 0.25), 60.0)
+    once = clipped_sum(units, columns["b"], columns, bag, size=2)
+    monkeypatch.setattr(bags, "BLOCK", 7)
+    assert (clipped_sum(units, columns["b"], columns, bag, size=2) == once).all()
+    wide = replace(bag, clip=1e6)
+    whole = clipped_sum(units, columns["b"], columns, wide, size=2) / grid(1e6)[0] * np.array(bag.scales)
+    assert whole[1, 2] == pytest.approx(((columns["a"] == 2) & (columns["b"] == 1)).sum(), rel=1e-3)
+    assert clipped_sum(units[:0], units[:0], {c: v[:0] for c, v in columns.items()}, bag, size=2).sum() == 0
+
+
+def test_a_vector_that_floats_would_make_too_long_counts_for_nothing(monkeypatch):
+    """The length is held in whole numbers, so that no rounding of floats is trusted."""
+    monkeypatch.setattr(bags.np, "floor", lambda x: np.ceil(x) + 1)
+    units, cells = np.zeros(6, dtype=np.int64), np.arange(6)
+    assert not clipped_sum(units, cells, {}, Bag(("c",), ((),), (1.0,), 1.0), size=6).any()
+
+
+@pytest.mark.parametrize("clip", [0.0, -1.0, math.inf, math.nan])
+def test_a_clip_is_positive_and_finite(clip):
+    with pytest.raises(UsageError, match="clip"):
+        grid(clip)
+
+
+@pytest.mark.parametrize("clip", [1e-9, 0.3, 1.0, 17.0, 2.0**20, 1e12])
+def test_lengths_on_the_grid_are_whole_and_never_rounded_up(clip):
+    step, most = grid(clip)
+    assert 2**20 - 1 <= most <= 2**21
+    assert most <= step * clip
+
+
+# -- through the Curator -----------------------------------------------------------------------------------------------
+
+
+def _rated(bound_: int = 4, neighbours: str = "entity"):
+    tables = {
+        "users": (("x",), {}),
+        "movies": (("x",), {}),
+        "ratings": (("x",), {"user": "users", "movie": "movies"}),
+        "shops": (("x",), {}),
+    }
+    promise = make_promise(
+        tables,
+        protect=("users", "shops"),
+        public=("movies",),
+        owning={"ratings": "user"},
+        bounds={("ratings", "user"): bound_},
+        neighbours=neighbours,
+    )
+    rows = {
+        "users": {u: {"x": u % 2} for u in range(30)},
+        "movies": {m: {"x": m % 3} for m in range(6)},
+        "ratings": {i: {"user": i % 30, "movie": i * 7 % 6, "x": i % 3} for i in range(200)},
+        "shops": {0: {"x": 0}},
+    }
+    return World(promise, rows, {}, dict.fromkeys(rows, ("x",)), 3)
+
+
+VIEW = View(
+    "ratings",
+    (("x", Attribute("x")), ("who", Attribute("x", ("user",))), ("what", Attribute("x", ("movie",)))),
+    (("movie",),),
+)
+BAG = Bag(("x",), ((), (("what", 1),), (("what", 2),)), (2.0, 1.0, 0.5), 3.0)
+
+
+def _curator(world: World) -> Curator:
+    ledger = Ledger.open(None, database="d", limit=Budget(1.0, 0.5), tables=world.promise.protected)
+    curator = Curator(open_frames(world.rows, world.promise), world.promise, ledger=ledger, noise=InsecureNoise(0))
+    for table in world.rows:
+        curator.set_codec(table, "x", codec_of(world, "x"))
+    return curator
+
+
+def test_the_owner_of_the_rows_pays_and_nobody_else():
+    curator = _curator(_rated())
+    window = curator.window(VIEW, name="links", bags=True)
+    assert window.units == Units(4, frozenset({"who"}))
+    assert curator.window(VIEW, name="links").units is None
+    first, second = window.measure_bags([BAG, replace(BAG, columns=())], rho=0.4, weights=[1, 3])
+    assert dict(curator.spent.rho) == {"users": 0.4}
+    assert not curator.spent.delta
+    step, most = grid(BAG.clip)
+    assert first.sigma == pytest.approx(most / step / math.sqrt(2 * 0.1))
+    assert second.sigma == pytest.approx(most / step / math.sqrt(2 * 0.3))
+    assert first.counts.shape == (3, 3)
+    assert second.counts.shape == (3,)
+    assert curator.release.find_bags("links") == (first, second)
+    assert first.noise == pytest.approx(first.sigma * np.array(BAG.scales))
+
+
+def test_nothing_is_charged_for_what_is_refused():
+    curator = _curator(_rated())
+    bad = [
+        replace(BAG, clip=0.0),
+        replace(BAG, scales=(1.0,)),
+        replace(BAG, scales=(1.0, 0.0, 1.0)),
+        replace(BAG, columns=("nobody",)),
+        replace(BAG, codes=((), (("nobody", 1),), ())),
+        replace(BAG, codes=((), (("what", 1), ("what", 2)), ())),
+    ]
+    for bag in bad:
+        with pytest.raises(UsageError):
+            curator.measure_bags(VIEW, [bag], what="links", rho=0.1)
+    with pytest.raises(UsageError, match="belong to units"):
+        curator.measure_bags(View.of_table("users", ("x",)), [BAG], what="users", rho=0.1)
+    with pytest.raises(UsageError, match="belong to units"):
+        _curator(_rated(8, "record")).measure_bags(VIEW, [BAG], what="links", rho=0.1)
+    assert not curator.spent.rho
+    assert curator.measure_bags(VIEW, [], what="links", rho=0.1) == ()
