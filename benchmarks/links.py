@@ -38,6 +38,7 @@ from dpweave.links.workload import answers_from_links, cross_workloads
 from dpweave.privacy.accounting import rho_of_epsilon
 from dpweave.tables.base import Structure, table_model
 from dpweave.tables.domains import degree_groups, degree_histogram
+from dpweave.window import Units
 from tests.windows import ArrayWindow
 
 if TYPE_CHECKING:
@@ -125,9 +126,14 @@ class MovieLens:
             distances.append(100 * np.abs(found - true).sum())
         return float(np.mean(distances)), float(np.max(distances))
 
-    def window(self, pairs: np.ndarray, left: dict[str, np.ndarray], l2: float, seed: int) -> ArrayWindow:
+    def window(
+        self, pairs: np.ndarray, left: dict[str, np.ndarray], l2: float, seed: int, *, bound: int | None = None
+    ) -> ArrayWindow:
+        """Links with the columns of both sides; in bags, as a fit counts links to public rows, where users are bounded."""
         codes = {c: v[pairs[:, 0]] for c, v in left.items()} | {c: v[pairs[:, 1]] for c, v in self.right.items()}
-        return ArrayWindow(codes, {c: self.shape[c] for c in codes}, l1=l2 * math.sqrt(2), l2=l2, seed=seed)
+        units = None if bound is None else Units(bound, frozenset(left))
+        shape = {c: self.shape[c] for c in codes}
+        return ArrayWindow(codes, shape, l1=l2 * math.sqrt(2), l2=l2, seed=seed, unit=pairs[:, 0], units=units)
 
 
 def _shares(
@@ -234,7 +240,7 @@ def full_setting(seeds: int, *, only: list[str], bound: int = 20) -> None:
         view = truncated(data.pairs, users, bound, rng)
         popular, spent = movie_popularity(data, view, bound, rho * share, seed)
         found = MAP(3).learn(
-            data.window(view, real, float(bound), seed),
+            data.window(view, real, float(bound), seed, bound=bound),
             LinkProblem(left, data.right, shape=shape, links=links, links_measured=links),
             rho=rho * share - spent,
             rng=rng,

@@ -33,6 +33,7 @@ from dpweave.privacy.sensitivity import movement
 from dpweave.relations import (
     Relation,
     counted_keys,
+    has_popular_targets,
     is_dictated,
     is_single,
     measured_columns,
@@ -181,6 +182,11 @@ def relation_model(plan: Plan, relation: Relation) -> LinkModel:
     every = len(cross_workloads([n for n, _ in relation.left], [n for n, _ in relation.right], k=k))
     choices = min(3, every)
     return link_model(method, k=k, K=choices, T=max(1, min(15, every // choices)))
+
+
+def is_bagged(plan: Plan, relation: Relation) -> bool:
+    """Whether a relation's links are counted in bags (:mod:`dpweave.links.bags`) where the rows are at hand."""
+    return has_popular_targets(plan, relation) and link_method(plan, relation.table, relation.key) == "map"
 
 
 def is_category(plan: Plan, task: Task) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from dpweave.budget import (
@@ -15,17 +16,21 @@ from dpweave.budget import (
     allocate,
     declared_costs,
     favoured,
+    is_bagged,
     is_category,
     is_learned,
     link_method,
+    link_task,
     serving,
     task_view,
     touched,
 )
 from dpweave.explanationtext import short
 from dpweave.forecast import Forecast, forecast
+from dpweave.links.bags import Bags
+from dpweave.links.design import even_margin
 from dpweave.privacy.accounting import gaussian_sigma, split
-from dpweave.privacy.sensitivity import movement
+from dpweave.privacy.sensitivity import movement, units_of
 from dpweave.relations import degree_codecs, derived_codecs, measured_columns, relations
 from dpweave.schema.domain import (
     MAX_CELLS,
@@ -38,11 +43,12 @@ from dpweave.schema.domain import (
     parse_presence,
     size,
 )
-from dpweave.worth import codes
+from dpweave.worth import codes, varying
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from dpweave import relations as relations_
     from dpweave.plan import Plan, TablePlan
 
 MANY_CELLS = 1_000
@@ -261,7 +267,26 @@ def _served(plan: Plan, allocation: Allocation) -> Iterable[ServedWorkload]:
         walk = plan.promise.graph.walk
         cells = math.prod(codes(plan, walk(workload.base, a.path), a.column) for a in workload.attributes)
         sigma = gaussian_sigma(l2, part * allocation.tasks[task])
+        relation = next((r for r in relations(plan) if link_task(r) == task), None)
+        if relation is not None and is_bagged(plan, relation):
+            sigma = _bagged_noise(plan, relation, workload.names, rho=allocation.tasks[task])
         yield ServedWorkload(workload.declared.columns, weight, task.name, cells, sigma)
+
+
+def _bagged_noise(plan: Plan, relation: relations_.Relation, names: Sequence[str], *, rho: float) -> float:
+    """Noise of a count over ``names`` in the bag that serves all workloads with these left columns, if values are evenly spread."""
+    weights = favoured(plan, link_task(relation))
+    units = units_of(plan.promise, relation.view)
+    assert units is not None
+    left, right = ({c: even_margin(n) for c, n in side.items()} for side in varying(plan, relation))
+    own = tuple(c for c in names if c in left)
+    wanted = tuple(c for c in right if c in names)
+    sets = [s for i in range(len(wanted) + 1) for s in combinations(right, i)]
+    bag = Bags.even(left, right, units=units, sets=sets).bag(own, sets)
+    scales = [s for code, s in zip(bag.codes, bag.scales, strict=True) if tuple(c for c, _ in code) == wanted]
+    alike = sum(w for columns, w in weights.items() if {c for c in columns if c in left} == set(own))
+    rho *= alike / (1 + sum(weights.values()))
+    return gaussian_sigma(bag.clip, rho) * (sum(scales) / len(scales) if scales else max(bag.scales))
 
 
 def _unserved(plan: Plan, tables: Sequence[TableOutlook]) -> Iterable[str]:

@@ -14,9 +14,9 @@ import math
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING
 
-from dpweave.budget import Allocation, is_learned, link_task
+from dpweave.budget import Allocation, is_bagged, is_learned, link_task
 from dpweave.links.wiring import WHOLE_CELLS
-from dpweave.privacy.sensitivity import movement
+from dpweave.privacy.sensitivity import movement, units_of
 from dpweave.relations import model_columns, relations
 from dpweave.worth import codes, seen_rows, varying
 
@@ -86,7 +86,8 @@ def _links(plan: Plan, allocation: Allocation, relation: Relation) -> LinkForeca
     rho = allocation.tasks[link_task(relation)]
     names = tuple(name for name, _ in relation.view.columns)
     l2 = max(movement(plan.promise, relation.view, names, unit).l2 for unit in plan.promise.protected)
-    found = predict_error(left, right, k=k, rho=rho, l2=l2, links=rows)
+    bagged = units_of(plan.promise, relation.view) if is_bagged(plan, relation) else None
+    found = predict_error(left, right, k=k, rho=rho, l2=l2, links=rows, units=bagged)
     best = None
     owner = _owner(plan, relation)
     if owner is not None and owner.max_degree and plan.table[relation.table].rows:

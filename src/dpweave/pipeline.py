@@ -16,6 +16,7 @@ from dpweave.budget import (
     allocate,
     declared_costs,
     favoured,
+    is_bagged,
     is_category,
     link_method,
     link_task,
@@ -351,7 +352,7 @@ def _learn_links(
         name = link_task(relation).name
         if name not in shares:
             return None
-        window = curator.window(relation.view, name=name, bags=has_popular_targets(fabric.plan, relation))
+        window = curator.window(relation.view, name=name, bags=is_bagged(fabric.plan, relation))
         model = _for_hidden(relation_model(fabric.plan, relation), relation, problem, degrees)
         with report.step(f"learn links {relation.table}.{relation.key}"):
             result = model.learn(window, problem, rho=shares[name], rng=rng, progress=report.inside, degrees=degrees)

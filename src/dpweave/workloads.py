@@ -1,7 +1,7 @@
 """Column sets that a plan declares to matter, wherever the tables they lie in can be joined.
 
 A column is named ``table.column``, or ``table.key.key.column`` with the foreign keys to walk where more than one way leads
-there. The columns of one workload are seen together from the rows of one table, the *base*: the nearest one from which
+there. ``table.*`` stands for every column of a table in turn: as many workloads, which share the weight. The columns of one workload are seen together from the rows of one table, the *base*: the nearest one from which
 foreign keys lead to all of them.
 """
 
@@ -88,7 +88,25 @@ def name_of(attribute: Attribute) -> str:
 
 def joined(plan: Plan) -> tuple[Joined, ...]:
     """Find every declared workload in the schema; refuses what is not there, not modelled, or cannot be joined."""
-    return tuple(_find(plan, w) for w in plan.workloads)
+    return tuple(_find(plan, w) for declared in plan.workloads for w in _spelled_out(plan, declared))
+
+
+def _spelled_out(plan: Plan, workload: WorkloadPlan) -> list[WorkloadPlan]:
+    """Return one workload for every column that ``table.*`` stands for, each with its part of the weight."""
+    starred = [c for c in workload.columns if c.endswith(".*")]
+    if not starred:
+        return [workload]
+    if len(starred) > 1:
+        raise PlanError(f"{workload} names two tables as a whole; name one, and columns of the others")
+    table = starred[0].removesuffix(".*")
+    if table not in plan.table:
+        raise PlanError(f"{workload}: there is no table {table!r}: {nearest(table, plan.table)}")
+    counted = (c for c in plan.table[table].columns if not isinstance(c.domain, Opaque | None))
+    columns = [name for c in counted if (name := f"{table}.{c.name}") not in workload.columns]
+    if not columns:
+        raise PlanError(f"{workload}: {table!r} has no further column that is counted; give one a domain")
+    weight = workload.weight / len(columns)
+    return [WorkloadPlan(tuple(c if x == starred[0] else x for x in workload.columns), weight=weight) for c in columns]
 
 
 def _find(plan: Plan, workload: WorkloadPlan) -> Joined:

@@ -44,8 +44,8 @@ def _summed(vectors: Vectors, bag: Bag) -> dict[tuple[tuple[int, ...], int], int
     out: Counter[tuple[tuple[int, ...], int]] = Counter()
     for counts in vectors.values():
         length = math.sqrt(sum((n / bag.scales[j]) ** 2 for (_, j), n in counts.items()))
-        factor = min(1.0, bag.clip / length) if length else 0.0
-        x = {at: math.floor(step * (n / bag.scales[at[1]]) * factor) for at, n in counts.items()}
+        factor = min(step, most / length) if length else 0.0
+        x = {at: math.floor((n / bag.scales[at[1]]) * factor) for at, n in counts.items()}
         if sum(v * v for v in x.values()) <= most**2:
             out.update(x)
     return {at: n for at, n in out.items() if n}
@@ -165,6 +165,22 @@ def test_a_vector_that_floats_would_make_too_long_counts_for_nothing(monkeypatch
     monkeypatch.setattr(bags.np, "floor", lambda x: np.ceil(x) + 1)
     units, cells = np.zeros(6, dtype=np.int64), np.arange(6)
     assert not clipped_sum(units, cells, {}, Bag(("c",), ((),), (1.0,), 1.0), size=6).any()
+
+
+def test_a_unit_at_its_clip_keeps_its_length():
+    """However few cells its rows fall into, and wherever on the grid the clip lies."""
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        codes = ((), (("a", 1),), (("b", 1),))[: rng.integers(1, 4)]
+        bag = Bag((), codes, tuple(rng.uniform(0.1, 3.0, len(codes))), float(rng.uniform(0.1, 30.0)))
+        rows = int(rng.integers(1, 200))
+        values = {"a": rng.integers(0, 2, rows), "b": rng.integers(0, 2, rows)}
+        nobody = np.zeros(rows, dtype=np.int64)
+        x = clipped_sum(nobody, nobody, values, bag, size=1)[0]
+        counts = [rows, *((values[c] == 1).sum() for c in "ab")][: len(codes)]
+        length = math.sqrt(sum((n / s) ** 2 for n, s in zip(counts, bag.scales, strict=True)))
+        step, most = grid(bag.clip)
+        assert math.sqrt((x**2).sum()) == pytest.approx(min(step * length, most), rel=1e-5)
 
 
 @pytest.mark.parametrize("clip", [0.0, -1.0, math.inf, math.nan])

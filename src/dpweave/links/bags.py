@@ -88,6 +88,23 @@ class Bags:
                 room -= len(found)
         return cls(share, units, left, right)
 
+    @classmethod
+    def even(
+        cls, left: Mapping[str, Margin], right: Mapping[str, Margin], *, units: Units, sets: Sequence[Columns]
+    ) -> Bags:
+        """The same for public rows that nothing is known of: every combination of values is as frequent as its margins say."""
+        share: dict[Columns, dict[Code, float]] = {(): {(): 1.0}}
+        for columns in dict.fromkeys(sets):
+            values = [range(1, right[c].size) for c in columns]
+            if math.prod(map(len, values)) <= MOST_CODES:
+                share[columns] = {
+                    tuple(zip(columns, at, strict=True)): math.prod(
+                        float(right[c].p[v]) for c, v in zip(columns, at, strict=True)
+                    )
+                    for at in product(*values)
+                }
+        return cls(share, units, left, right)
+
     def bag(self, columns: Columns, sets: Sequence[Columns]) -> Bag:
         """The bag over ``columns`` with the codes of some column ``sets``."""
         shares = {code: p for s in sets for code, p in self.share.get(s, {}).items()}

@@ -33,14 +33,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpweave.errors import UsageError
+from dpweave.links.bags import Bags
 from dpweave.links.workload import Workload, cross_workloads
 from dpweave.schema.domain import MAX_CELLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from dpweave.links.bags import Bags
-    from dpweave.window import Bag, Columns, FloatArray
+    from dpweave.window import Bag, Columns, FloatArray, Units
 
 FIRST_ORDER = 0.05**2
 """Prior variance of a coefficient of one column: links lean by some five percent."""
@@ -96,6 +96,11 @@ class Margin:
     def reach(self) -> float:
         r"""Squared L1 norm of a typical contrast of unit variance, :math:`l^2`."""
         return float(np.sqrt(self.p * (1 - self.p)).sum()) ** 2
+
+
+def even_margin(size: int) -> Margin:
+    """The margin of a column of which nothing but the number of values is known."""
+    return Margin(np.full(size, 1 / size))
 
 
 def parts(workload: Workload) -> list[Workload]:
@@ -282,12 +287,19 @@ class Prediction:
 
 
 def predict_error(
-    left: Mapping[str, int], right: Mapping[str, int], *, k: int, rho: float, l2: float, links: float
+    left: Mapping[str, int],
+    right: Mapping[str, int],
+    *,
+    k: int,
+    rho: float,
+    l2: float,
+    links: float,
+    units: Units | None = None,
 ) -> Prediction:
     """Foretell how well links can be learned, from public facts: domain sizes, sensitivity, approximate number of links.
 
     It assumes links that lean as the prior says and evenly spread values. The learner uses the margins of the synthetic
-    tables instead, and shrinks by what it finds.
+    tables instead, and shrinks by what it finds. With ``units`` links are counted in bags, which takes the place of ``l2``.
 
     >>> weak, strong = (
     ...     predict_error({"age": 7}, {"genre": 9}, k=2, rho=rho, l2=10.0, links=1e5) for rho in (0.001, 1.0)
@@ -297,19 +309,24 @@ def predict_error(
     >>> [predict_error({"a": 7, "b": 9}, {"c": 9}, k=3, rho=r, l2=20.0, links=1e5).order for r in (1e-4, 10.0)]
     [2, 3]
     """
-    sides = [{c: Margin(np.full(n, 1 / n)) for c, n in side.items()} for side in (left, right)]
+    sides = [{c: even_margin(n) for c, n in side.items()} for side in (left, right)]
     design = Design(*sides, k=k)
     if not design.cliques:
         return Prediction(0.0, 0.0, ())
     variance = np.array([default_variance(t, links) for t in design.components])
-    sensitivity = [l2] * len(design.cliques)
+    sensitivity, asked = [l2] * len(design.cliques), [s.columns for s in design.cliques]
+    if units is not None:
+        rights = list(dict.fromkeys(t.right for t in design.everything if t.right))
+        design, bags = design.counting(Bags.even(*sides, units=units, sets=rights))
+        sensitivity = [b.clip for b in bags]
+        asked = [(*b.columns, *max(([c for c, _ in code] for code in b.codes), key=len)) for b in bags]
     shares = design.solve(variance, sensitivity, rho=rho, links=links)
     told = design.precision(shares, sensitivity, rho=rho, links=links)
     order = np.argsort(-shares)[: int((shares > 0).sum())]
     return Prediction(
         float(design.errors(variance, np.zeros_like(told)).mean()),
         float(design.errors(variance, told).mean()),
-        tuple((design.cliques[i].columns, float(shares[i])) for i in order),
+        tuple((asked[i], float(shares[i])) for i in order),
     )
 
 
@@ -334,7 +351,7 @@ def recommend_degree(
     best, least = 1, math.inf
     for bound in sorted({round(1.6**i) for i in range(16)}):
         seen = rows * stay * (1 - stay**bound) / (1 - stay)
-        sides = [{c: Margin(np.full(n, 1 / n)) for c, n in side.items()} for side in (left, right)]
+        sides = [{c: even_margin(n) for c, n in side.items()} for side in (left, right)]
         design = Design(*sides, k=min(k, 2))
         if not design.cliques:
             return 1

@@ -1,8 +1,11 @@
 r"""Sums of vectors, one per unit, each no longer than a clip (docs/proofs, Theorem 6). Everything in here is private.
 
-Unit u has :math:`n_u` rows per cell and code. Its vector is :math:`v_u = n_u / s` with one scale per code, shortened to the clip C and
-rounded towards zero on a grid of whole numbers, so that :math:`\lVert x_u \rVert_2 \le L` with the whole number
-:math:`L = \lfloor g C \rfloor`, where g is the power of two that puts gC between :math:`2^{20}` and :math:`2^{21}`.
+Unit u has :math:`n_u` rows per cell and code. Its vector :math:`v_u = n_u / s`, with one scale per code, is put on a grid of whole numbers:
+
+.. math:: x_u = \Bigl\lfloor v_u \min\Bigl(g, \frac{L}{\lVert v_u \rVert_2}\Bigr) \Bigr\rfloor, \qquad L = \lfloor g C \rfloor,
+
+where g is the power of two that puts gC between :math:`2^{20}` and :math:`2^{21}`. So :math:`\lVert x_u \rVert_2 \le L`, and rounding costs a unit
+a millionth of the clip per cell.
 """
 
 from __future__ import annotations
@@ -57,7 +60,7 @@ def clipped_sum(units: IntArray, cells: IntArray, columns: Mapping[str, IntArray
         who, at = np.divmod(at, size * width)
         vector = n / scales[at % width]
         length = np.sqrt(np.bincount(who, vector**2))
-        x = np.floor(step * vector * np.minimum(1.0, bag.clip / np.maximum(length, 1e-300))[who])
+        x = np.floor(vector * np.minimum(step, most / np.maximum(length, 1e-300))[who])
         square = np.bincount(who, x**2)  # whole numbers far below 2**53, hence exact
         out += np.bincount(at, np.where(square[who] <= most**2, x, 0.0), minlength=len(out))
         start = stop

@@ -25,7 +25,7 @@ from dpweave.privacy.bounding import Bounding
 from dpweave.privacy.counts import Counts
 from dpweave.privacy.noise import SecureNoise, threshold_for
 from dpweave.privacy.release import Bagged, Discovered, Measured, Release, Selected
-from dpweave.privacy.sensitivity import movement, stays
+from dpweave.privacy.sensitivity import movement, units_of
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import MAX_CELLS, Categories, newcomer, parse_newcomer
 from dpweave.window import Bag, Candidate, Columns, NoisyBag, NoisyMarginal, Units
@@ -167,12 +167,11 @@ class Curator:
         return noisy
 
     def units(self, view: View) -> Units | None:
-        """What is public about one unit's rows in ``view``, where bags of all its columns may be measured; None elsewhere."""
-        owning = self.promise.chain(view.base) if view.base not in self.promise.public else ()
-        if not owning or not self._bounding.source.embedded or not stays(self.promise, view, tuple(view.attribute)):
-            return None
-        shared = frozenset(n for n, a in view.columns if a.path[:1] == (owning[0][1],))
-        return Units(self.promise.owned_rows(self.promise.root(view.base), view.base), shared)
+        """What is public about one unit's rows in ``view``, where bags of all its columns may be measured; None elsewhere.
+
+        They are counted in memory, so rows must be there: not those of a server.
+        """
+        return units_of(self.promise, view) if self._bounding.source.embedded else None
 
     def measure_bags(
         self, view: View, bags: Sequence[Bag], *, what: str, rho: float, weights: Sequence[float] | None = None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from dpweave.errors import UsageError
 from dpweave.schema.domain import parse_degree, parse_newcomer, parse_presence, parse_repetition
+from dpweave.window import Units
 
 if TYPE_CHECKING:
     from dpweave.privacy.promise import Promise
@@ -68,6 +69,15 @@ def movement(promise: Promise, view: View, columns: tuple[str, ...], unit: str) 
       - Depends on the schema and the plan alone.
     """
     return _Calculus(promise, view, columns, unit).movement()
+
+
+def units_of(promise: Promise, view: View) -> Units | None:
+    """What is public about one unit's rows in ``view``, where bags of all its columns may be measured; None elsewhere."""
+    owning = promise.chain(view.base) if view.base not in promise.public else ()
+    if not owning or not stays(promise, view, tuple(view.attribute)):
+        return None
+    shared = frozenset(n for n, a in view.columns if a.path[:1] == (owning[0][1],))
+    return Units(promise.owned_rows(promise.root(view.base), view.base), shared)
 
 
 def stays(promise: Promise, view: View, columns: tuple[str, ...]) -> bool:
