@@ -2,7 +2,6 @@
 
     python benchmarks/databases.py run [--data FOLDER] [--only NAME ...] [--epsilon E ...] [--seeds N]
     python benchmarks/databases.py write        # the tables of what was run so far, into docs/databases.md
-    python benchmarks/databases.py floor        # how far noise alone puts MovieLens' mean ratings off
 
 Runs are kept in benchmarks/databases.json and not repeated; delete the file to start afresh. TPC-H at scale 0.1 is made
 by tpchgen-cli (the extra ``bench``), which must be on the path. All figures but those on validity are made from real rows.
@@ -181,7 +180,7 @@ def compare(plan: Plan, tables: Mapping[str, pa.Table], db: Mapping[str, pa.Tabl
 
 
 def allowed(plan: Plan, real: CodedDatabase, epsilon: float) -> float | None:
-    r"""Retention that noise would leave if each pair of columns had the links' share of the budget for itself.
+    r"""Retention that noise would leave if each pair of columns had the links' share of the budget for itself and were counted by itself.
 
     A cell with standardised residual r and noise :math:`\nu = \sigma / (n \sqrt{p q})` is then shrunk as well as can be, to
     :math:`r^3 / (r^2 + \nu^2)`; n are the rows that bounds leave.
@@ -317,33 +316,6 @@ def _positions(keys: pa.ChunkedArray, among: pa.ChunkedArray) -> np.ndarray[Any,
 FACTS = {"oulad": oulad_facts, "movielens": movielens_facts}
 
 
-def floor(data: Path, epsilon: float = 1.0, delta: float = DELTA) -> None:
-    """Standard error of a genre's mean rating if the whole budget went on counts of rating by genre and on nothing else.
-
-    With d ratings per user, 18 pairs of 10 cells each: sigma = d sqrt(18 / (2 rho)). A mean over n linked rows of the bounded
-    view, from counts with noise sigma in five cells, is off by about sigma sqrt(sum (r - mean)^2) / n.
-    """
-    plan, source = plan_of("movielens"), source_of("movielens", data)
-    assert isinstance(source, dict)
-    bound = plan.table["ratings"].key["user_id"].max_degree or 1
-    rho = rho_of_epsilon(epsilon, delta=delta)
-    movie = _positions(source["ratings"]["movie_id"], source["movies"]["movie_id"])
-    user = source["ratings"]["user_id"].to_numpy()
-    order = np.lexsort((np.random.default_rng(0).random(len(user)), user))
-    first = np.r_[True, user[order][1:] != user[order][:-1]]
-    place = np.arange(len(user)) - np.maximum.accumulate(np.where(first, np.arange(len(user)), 0))
-    kept = order[place < bound]
-    rating = source["ratings"]["rating"].to_numpy().astype(float)[kept]
-    genres = [c for c in source["movies"].column_names if c.startswith("is_")]
-    sigma = bound * math.sqrt(len(genres) / (2 * rho))
-    print(f"epsilon {epsilon:g}, delta {delta:g}, {bound} ratings per user: noise of ± {sigma:.0f} per count")
-    for genre in genres:
-        chosen = source["movies"][genre].to_numpy()[movie[kept]] == 1
-        mean = rating[chosen].mean()
-        off = sigma * math.sqrt(sum((r - mean) ** 2 for r in range(1, 6))) / chosen.sum()
-        print(f"  {genre:<16} {chosen.sum():>8,} ratings  ± {off:.3f}{'  above 0.1' if off > 0.1 else ''}")
-
-
 # --- keeping and writing --------------------------------------------------------------------------------------------
 
 
@@ -376,7 +348,7 @@ columns hold, kinds of relations are kept, public tables are unchanged, declared
 distance over sets of columns from both sides of a relation, next to the same rows wired at random, to rows whose columns are independent
 too, and to as many rows drawn from the real ones. Degrees are compared by the Kolmogorov-Smirnov distance where the target has twenty rows
 or more. Retention is the part of the association across relations that is left (1 all, 0 chance), next to what noise allows at most:
-if each pair of columns had the links' share of the budget for itself. Time is CPU seconds of fitting and sampling on one core.
+if each pair of columns had the links' share of the budget for itself and were counted by itself. Time is CPU seconds of fitting and sampling on one core.
 """
 
 
@@ -443,7 +415,7 @@ def _fact_lines(results: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("run", "write", "floor"))
+    parser.add_argument("command", choices=("run", "write"))
     parser.add_argument("--data")
     parser.add_argument("--only", nargs="+", choices=NAMES, default=NAMES)
     parser.add_argument("--epsilon", nargs="+", type=float, default=(1.0, 4.0))
@@ -454,8 +426,6 @@ def main() -> None:
             run_all(args)
         case "write":
             write()
-        case "floor":
-            floor(data_folder(args.data))
 
 
 if __name__ == "__main__":

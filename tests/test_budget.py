@@ -200,6 +200,19 @@ def test_a_workload_is_found_across_any_joined_path(columns, base, names, server
     assert Plan.from_toml(plan.to_toml()) == plan
 
 
+def test_a_star_stands_for_every_column_of_a_table_in_turn():
+    data = Plan.from_toml(TOML).to_dict()
+    data["tables"]["shops"]["columns"]["large"] = {"type": "boolean", "nullable": False, "domain": [False, True]}
+    data["tables"]["shops"]["columns"]["name"] = {"type": "text", "domain": "opaque"}
+    plan = Plan.from_dict(data | {"workloads": [{"columns": ["visits.day", "shops.*"], "weight": 3.0}]})
+    assert [(w.names, t.name) for w, t in serving(plan)] == [
+        (("day", "shop.kind"), "links:visits.shop"),
+        (("day", "shop.large"), "links:visits.shop"),
+    ]
+    assert favoured(plan, serving(plan)[0][1]) == {("day", "shop.kind"): 1.5, ("day", "shop.large"): 1.5}
+    assert Plan.from_toml(plan.to_toml()) == plan
+
+
 def test_columns_of_one_table_are_served_by_its_model():
     data = Plan.from_toml(TOML).to_dict()
     data["tables"]["marks"]["columns"]["late"] = {"type": "boolean", "nullable": False, "domain": [False, True]}
@@ -240,6 +253,29 @@ def test_explain_says_who_serves_a_workload_and_at_what_noise(plan):
     assert "Declared workloads" not in str(plan.explain(epsilon=1.0, delta=1e-6))
 
 
+def test_explain_foretells_the_noise_of_bags():
+    """Columns of public rows are counted together, so that more of them cost hardly more."""
+    data = with_workloads({"columns": ["visits.day", "shops.kind"]}).to_dict() | {"public": ["shops"]}
+    data["protect"] = ["people"]
+    data["tables"]["visits"]["keys"]["shop"] = {
+        "columns": ["shop"],
+        "references": "shops",
+        "target": ["id"],
+        "role": "attribute",
+    }
+    one = Plan.from_dict(data)
+    for i in range(6):
+        data["tables"]["shops"]["columns"][f"c{i}"] = {"type": "boolean", "nullable": False, "domain": [False, True]}
+    data["workloads"] = [{"columns": ["visits.day", "shops.*"]}]
+    alone, several = (p.explain(epsilon=1.0, delta=1e-6) for p in (one, Plan.from_dict(data)))
+    rhos = [next(s.rho for s in said.budget if s.task == "links:visits.shop") for said in (alone, several)]
+    noise = [said.workloads[0].sigma * math.sqrt(rho) for said, rho in zip((alone, several), rhos, strict=True)]
+    assert len(several.workloads) == 7
+    assert noise[1] < 2.5 * noise[0]  # seven tables, each with a seventh, would have √7 times the noise
+    visits = one.promise.owned_rows("people", "visits")
+    assert noise[0] < visits  # half of rho for one table would mean as much as all visits of a person
+
+
 def test_explain_warns_of_a_workload_too_large_to_be_measured_whole():
     data = with_workloads({"columns": ["marks.mark", "visits.day"]}).to_dict()
     small = Plan.from_dict(data).explain(epsilon=1.0, delta=1e-6)
@@ -260,6 +296,9 @@ def test_explain_warns_of_a_workload_too_large_to_be_measured_whole():
         ({"columns": ["visits.day", "people.sex"], "weight": 0}, "must be a positive number"),
         ({"columns": ["visits.day", "people.sex"], "wieght": 2}, "did you mean 'weight'"),
         ({"columns": ["visits.day", "marks.visit.day"]}, "the same column twice"),
+        ({"columns": ["visits.day", "shop.*"]}, "no table 'shop': did you mean 'shops'"),
+        ({"columns": ["people.*", "shops.*"]}, "names two tables as a whole"),
+        ({"columns": ["people.sex", "people.*"]}, "'people' has no further column"),
     ],
 )
 def test_bad_workloads_are_refused_with_a_hint(workload, says):
