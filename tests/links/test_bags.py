@@ -15,7 +15,7 @@ from dpweave.links.design import Margin
 from dpweave.links.evidence import evidence
 from dpweave.links.map import MAP, fit_links
 from dpweave.links.scene import Scene
-from dpweave.window import NoisyBag, Units
+from dpweave.window import NoisyBag, NoisyMarginal, Units
 from tests.windows import ArrayWindow
 
 USERS, FILMS, EACH = 2000, 200, 20
@@ -118,6 +118,19 @@ def test_too_many_codes_are_left_out_by_sets_of_columns():
     bags = Bags.of(codes, np.ones(5000), {}, margins, units=Units(5, frozenset()), sets=sets)
     assert set(bags.share) == {(), ("a",), ("b",), ("c",), ("a", "c")}
     assert sum(map(len, bags.share.values())) <= MOST_CODES + 1
+
+
+def test_columns_with_too_many_values_for_a_bag_are_counted_as_before():
+    rng = np.random.default_rng(0)
+    left, right = {"a": rng.integers(0, 2, 500)}, {"b": rng.integers(0, MOST_CODES + 5, 9000)}
+    shape = {"a": 2, "b": MOST_CODES + 5}
+    pairs = np.stack([np.repeat(np.arange(500), 4), rng.integers(0, 9000, 2000)], axis=1)
+    codes = {"a": left["a"][pairs[:, 0]], "b": right["b"][pairs[:, 1]]}
+    window = ArrayWindow(codes, shape, l1=4, l2=4, seed=0, unit=pairs[:, 0], units=Units(4, frozenset({"a"})))
+    problem = LinkProblem(left, right, shape=shape, links=2000, links_measured=2000.0)
+    found = MAP(2).learn(window, problem, rho=1.0, rng=rng, progress=quiet)
+    assert found.measured
+    assert all(isinstance(m, NoisyMarginal) for m in found.measured)
 
 
 def test_noise_of_completed_tables_is_what_the_weights_say(world):

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpweave.links.workload import Workload, cells
+from dpweave.schema.domain import MAX_CELLS
 from dpweave.window import Bag, NoisyMarginal
 
 if TYPE_CHECKING:
@@ -71,20 +72,25 @@ class Bags:
         common = {c: int(margin.p.argmax()) for c, margin in right.items()}
         share: dict[Columns, dict[Code, float]] = {(): {(): 1.0}}
         room = MOST_CODES
-        for columns in sorted(dict.fromkeys(sets), key=lambda s: (len(s), math.prod(right[c].size - 1 for c in s))):
+
+        def width(columns: Columns) -> tuple[int, int]:
+            return len(columns), math.prod(right[c].size for c in columns)
+
+        for columns in sorted(dict.fromkeys(sets), key=width):
+            if width(columns)[1] > MAX_CELLS or any(f not in share for f in combinations(columns, len(columns) - 1)):
+                continue
             sizes = {c: right[c].size for c in columns}
             mass = np.bincount(
                 cells(codes, columns, sizes, rows=len(weights)), weights=weights, minlength=math.prod(sizes.values())
             ).reshape(tuple(sizes.values()))
-            values = [[v for v in range(sizes[c]) if v != common[c]] for c in columns]
-            found = {
-                tuple(zip(columns, at, strict=True)): float(mass[at] / weights.sum())
-                for at in product(*values)
-                if mass[at] > 0 or len(columns) == 1
-            }
-            fewer = combinations(columns, len(columns) - 1)
-            if len(found) <= room and all(f in share for f in fewer):
-                share[columns] = found
+            counted = mass > 0 if len(columns) > 1 else np.ones(mass.shape, dtype=bool)
+            for axis, c in enumerate(columns):
+                counted[(slice(None),) * axis + (common[c],)] = False
+            found = np.argwhere(counted).tolist()
+            if len(found) <= room:
+                share[columns] = {
+                    tuple(zip(columns, at, strict=True)): float(mass[tuple(at)] / weights.sum()) for at in found
+                }
                 room -= len(found)
         return cls(share, units, left, right)
 
@@ -94,9 +100,11 @@ class Bags:
     ) -> Bags:
         """The same for public rows that nothing is known of: every combination of values is as frequent as its margins say."""
         share: dict[Columns, dict[Code, float]] = {(): {(): 1.0}}
-        for columns in dict.fromkeys(sets):
+        room = MOST_CODES
+        for columns in sorted(dict.fromkeys(sets), key=len):
             values = [range(1, right[c].size) for c in columns]
-            if math.prod(map(len, values)) <= MOST_CODES:
+            if math.prod(map(len, values)) <= room:
+                room -= math.prod(map(len, values))
                 share[columns] = {
                     tuple(zip(columns, at, strict=True)): math.prod(
                         float(right[c].p[v]) for c, v in zip(columns, at, strict=True)
@@ -117,17 +125,17 @@ class Bags:
         longest = d * math.sqrt(sum(1 / s**2 for s in scales.values()))
         return Bag(columns, tuple(shares), tuple(scales.values()), min(ROOM * length, longest))
 
-    def told(self, bag: Bag, component: Workload) -> float:
-        """Precision of a component's coefficients from a bag's counts, for one link and noise of scale 1 (see :func:`design.told`)."""
-        by_left = math.prod(
-            self.left[c].contrast if c in component.left else 1 / self.left[c].size for c in bag.columns
-        )
-        scale = dict(zip(bag.codes, bag.scales, strict=True))
-        found = 0.0
-        for code in self.share.get(component.right, {}):
-            ps = [float(self.right[c].p[v]) for c, v in code]
-            found += math.prod(p * (1 - p) for p in ps) / scale[code] ** 2 if code in scale else 0.0
-        return by_left * found / math.prod(self.right[c].size - 1 for c in component.right)
+    def told(self, bag: Bag) -> dict[Columns, float]:
+        """Precision that a bag's counts give the contrasts of each set of right columns, for one link and noise of scale 1.
+
+        As :func:`dpweave.links.design.told`, but for what the bag's own columns contribute.
+        """
+        out: dict[Columns, float] = {}
+        for code, scale in zip(bag.codes, bag.scales, strict=True):
+            spread = math.prod(float(self.right[c].p[v] * (1 - self.right[c].p[v])) for c, v in code)
+            freedom = math.prod(self.right[c].size - 1 for c, _ in code)
+            out[_columns(code)] = out.get(_columns(code), 0.0) + spread / scale**2 / freedom
+        return out
 
 
 @dataclass(frozen=True)
@@ -148,10 +156,11 @@ class Counted:
 def tables(noisy: NoisyBag, margins: Mapping[str, Margin]) -> dict[Workload, Counted]:
     """Whole tables over a bag's columns and each set of columns that its codes look at, as a fit sees them."""
     noise = dict(zip(noisy.bag.codes, noisy.noise**2, strict=True))
+    alike = _by_columns(noisy.bag)
     out: dict[Workload, Counted] = {}
     for columns, y in whole_tables(noisy, {c: m.size for c, m in margins.items()}).items():
         precision, told, worth = np.zeros(y.shape), 0.0, 0.0
-        for code in (code for code in noise if _columns(code) == columns):
+        for code in (noisy.bag.codes[i] for i in alike[columns]):
             ps = {c: float(margins[c].p[v]) for c, v in code}
             precision[_cell(code)] = 1 / noise[code]
             even = math.prod(1 - 2 * p + margins[c].size * p**2 for c, p in ps.items())
@@ -163,15 +172,14 @@ def tables(noisy: NoisyBag, margins: Mapping[str, Margin]) -> dict[Workload, Cou
 
 def whole_tables(noisy: NoisyBag, shape: Mapping[str, int]) -> dict[Columns, FloatArray]:
     """Counts over a bag's columns and each set of columns that its codes look at: those of commonest values by subtraction."""
-    codes = noisy.bag.codes
-    coded = {pair for code in codes for pair in code}
+    coded = {pair for code in noisy.bag.codes for pair in code}
     height = noisy.counts.shape[:-1]
+    alike = _by_columns(noisy.bag)
     whole: dict[Columns, FloatArray] = {}
-    for columns in sorted(dict.fromkeys(map(_columns, codes)), key=len):
+    for columns in sorted(alike, key=len):
         y = np.zeros(height + tuple(shape[c] for c in columns))
-        for i, code in enumerate(codes):
-            if _columns(code) == columns:
-                y[_cell(code)] = noisy.counts[..., i]
+        for i in alike[columns]:
+            y[_cell(noisy.bag.codes[i])] = noisy.counts[..., i]
         for axis, c in enumerate(columns, start=len(height)):
             (common,) = (v for v in range(shape[c]) if (c, v) not in coded)
             at = (slice(None),) * axis + (common,)
@@ -194,6 +202,14 @@ def marginals(noisy: NoisyBag, shape: Mapping[str, int]) -> list[NoisyMarginal]:
 
 def _columns(code: Code) -> Columns:
     return tuple(c for c, _ in code)
+
+
+def _by_columns(bag: Bag) -> dict[Columns, list[int]]:
+    """Places of a bag's codes, by the columns they look at."""
+    out: dict[Columns, list[int]] = {}
+    for i, code in enumerate(bag.codes):
+        out.setdefault(_columns(code), []).append(i)
+    return out
 
 
 def _cell(code: Code) -> Any:

@@ -189,12 +189,19 @@ class Design:
         out = copy(self)
         out.cliques = [Workload(c, ()) for c in small]
         at = {t: i for i, t in enumerate(self.components)}
-        entries = [
-            (i, at[t], value)
-            for i, (c, bag) in enumerate(small.items())
-            for t in self.components
-            if set(t.left) <= set(c) and (value := bags.told(bag, t)) > 0
-        ]
+        entries = []
+        for i, (c, bag) in enumerate(small.items()):
+            own = {
+                s: told(Workload(c, ()), Workload(s, ()), bags.left)
+                for r in range(len(c) + 1)
+                for s in combinations(c, r)
+            }
+            theirs = bags.told(bag)
+            entries += [
+                (i, at[t], own[t.left] * theirs[t.right])
+                for t in self.components
+                if t.left in own and t.right in theirs
+            ]
         out._told = _matrix(sparse, entries, (len(out.cliques), len(self.components)))
         reserved = dict.fromkeys(small, 0.0)
         for s, share in zip(self.cliques, self.reserved, strict=True):
@@ -202,6 +209,12 @@ class Design:
                 reserved[s.left] += share
         out.reserved = np.array(list(reserved.values()))
         return out, list(small.values())
+
+    @property
+    def telling(self) -> bool:
+        """Whether anything that may be measured tells of columns of both sides together."""
+        told_of = (self.components[i] for i in np.unique(self._told.nonzero()[1]))
+        return any(t.left and t.right for t in told_of)
 
     def precision(self, shares: FloatArray, l2: Sequence[float], *, rho: float, links: float) -> FloatArray:
         """Precision of each component's coefficients if the cliques get these ``shares`` of ``rho``."""
@@ -317,9 +330,10 @@ def predict_error(
     sensitivity, asked = [l2] * len(design.cliques), [s.columns for s in design.cliques]
     if units is not None:
         rights = list(dict.fromkeys(t.right for t in design.everything if t.right))
-        design, bags = design.counting(Bags.even(*sides, units=units, sets=rights))
-        sensitivity = [b.clip for b in bags]
-        asked = [(*b.columns, *max(([c for c, _ in code] for code in b.codes), key=len)) for b in bags]
+        counting, bags = design.counting(Bags.even(*sides, units=units, sets=rights))
+        if counting.telling:
+            design, sensitivity = counting, [b.clip for b in bags]
+            asked = [(*b.columns, *max(([c for c, _ in code] for code in b.codes), key=len)) for b in bags]
     shares = design.solve(variance, sensitivity, rho=rho, links=links)
     told = design.precision(shares, sensitivity, rho=rho, links=links)
     order = np.argsort(-shares)[: int((shares > 0).sum())]

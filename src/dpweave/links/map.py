@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _ITERATIONS = 300
 _ENOUGH = 1e-5
 """A step that lowers the objective by less than this share of it is the last: far less than noise moves it by."""
-_SILENT = 0.01
+_SILENT = 1e-3
 """Precision of the counts, in units of the prior's, below which a component is left at nothing: it would stay there anyway."""
 _GRID = np.geomspace(1e-4, 1e3, 36)
 """Multiples of the default prior variance that empirical Bayes weighs up."""
@@ -166,11 +166,14 @@ class MAP:
     ) -> Sequence[Noisy]:
         """Measure what the design finds worth it: bags where links lead to public rows, else cliques."""
         if window.units is not None:
-            design, bags = design.counting(scene.bags(design, window.units))
-            shares = design.solve(variance, [b.clip for b in bags], rho=rho, links=scene.links)
-            chosen = np.flatnonzero(shares)
-            progress("measuring", 0.1)
-            return window.measure_bags([bags[i] for i in chosen], rho=rho, weights=[float(shares[i]) for i in chosen])
+            counting, bags = design.counting(scene.bags(design, window.units))
+            if counting.telling:
+                shares = counting.solve(variance, [b.clip for b in bags], rho=rho, links=scene.links)
+                chosen = np.flatnonzero(shares)
+                progress("measuring", 0.1)
+                return window.measure_bags(
+                    [bags[i] for i in chosen], rho=rho, weights=[float(shares[i]) for i in chosen]
+                )
         l2 = [window.l2(s.columns) for s in design.cliques]
         shares = design.solve(variance, l2, rho=rho, links=scene.links)
         chosen = np.flatnonzero(shares)
