@@ -6,6 +6,7 @@ import math
 import random
 from collections import Counter
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -183,10 +184,11 @@ def test_a_unit_at_its_clip_keeps_its_length():
         assert math.sqrt((x**2).sum()) == pytest.approx(min(step * length, most), rel=1e-5)
 
 
-@pytest.mark.parametrize("clip", [0.0, -1.0, math.inf, math.nan])
-def test_a_clip_is_positive_and_finite(clip):
-    with pytest.raises(UsageError, match="clip"):
-        grid(clip)
+def test_a_cell_that_no_codec_should_give_stays_with_its_unit():
+    units, cells = np.array([0, 1]), np.array([7, 0])
+    both = clipped_sum(units, cells, {}, Bag(("c",), ((),), (1.0,), 1.0), size=2)
+    alone = clipped_sum(units[1:], cells[1:], {}, Bag(("c",), ((),), (1.0,), 1.0), size=2)
+    assert ((both - alone) ** 2).sum() <= grid(1.0)[1] ** 2
 
 
 @pytest.mark.parametrize("clip", [1e-9, 0.3, 1.0, 17.0, 2.0**20, 1e12])
@@ -239,6 +241,17 @@ def _curator(world: World) -> Curator:
     return curator
 
 
+@pytest.mark.filterwarnings("error")
+def test_numbers_of_any_kind_and_size_tell_nothing_of_rows():
+    """What floats do with the largest and smallest scales is no sign of how many rows there are."""
+    curator = _curator(_rated(50))
+    odd = Bag(("x",), ((), (("what", np.int8(1)),)), (1e-100, Fraction(1, 3)), 1e100)  # type: ignore[arg-type]
+    for bag in (odd, replace(odd, scales=(1e100, 10**99)), replace(odd, clip=np.float32(1e-30))):
+        (noisy,) = curator.measure_bags(VIEW, [bag], what="links", rho=0.1)
+        assert np.isfinite(noisy.counts).all()
+        assert all(type(s) is float for s in noisy.bag.scales)
+
+
 def test_the_owner_of_the_rows_pays_and_nobody_else():
     curator = _curator(_rated())
     window = curator.window(VIEW, name="links", bags=True)
@@ -259,9 +272,13 @@ def test_the_owner_of_the_rows_pays_and_nobody_else():
 def test_nothing_is_charged_for_what_is_refused():
     curator = _curator(_rated())
     bad = [
-        replace(BAG, clip=0.0),
+        *(replace(BAG, clip=clip) for clip in (0.0, -1.0, math.inf, math.nan, 1e-200, 1e200)),
         replace(BAG, scales=(1.0,)),
-        replace(BAG, scales=(1.0, 0.0, 1.0)),
+        *(replace(BAG, scales=(1.0, s, 1.0)) for s in (0.0, -1.0, math.nan, 1e-320, 10**300)),
+        replace(BAG, codes=(), scales=()),
+        replace(BAG, codes=((), (("what", 3),), ())),
+        replace(BAG, codes=((), (("what", -1),), ())),
+        replace(BAG, codes=((),) * 5000, scales=(1.0,) * 5000),
         replace(BAG, columns=("nobody",)),
         replace(BAG, codes=((), (("nobody", 1),), ())),
         replace(BAG, codes=((), (("what", 1), ("what", 2)), ())),
@@ -269,6 +286,8 @@ def test_nothing_is_charged_for_what_is_refused():
     for bag in bad:
         with pytest.raises(UsageError):
             curator.measure_bags(VIEW, [bag], what="links", rho=0.1)
+    with pytest.raises((TypeError, ValueError)):
+        curator.measure_bags(VIEW, [replace(BAG, codes=((), (("what", np.arange(3)),), ()))], what="links", rho=0.1)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="belong to units"):
         curator.measure_bags(View.of_table("users", ("x",)), [BAG], what="users", rho=0.1)
     with pytest.raises(UsageError, match="belong to units"):

@@ -382,3 +382,9 @@ def test_a_connection_that_drops_in_the_middle(postgres) -> None:
     with pytest.raises(SourceError, match="connection"):
         source.fetch(table.count())
     source.close()
+
+
+def test_columns_may_have_the_names_of_arguments() -> None:
+    frame = pa.table({"id": [1, 2], "self": [3, 4], "exprs": [5, 6]})
+    with open_source({"t": frame}) as source:
+        assert source.whole("t").to_pydict() == frame.to_pydict()

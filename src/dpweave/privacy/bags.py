@@ -16,14 +16,35 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpweave.errors import UsageError
+from dpweave.window import Bag
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dpweave.window import Bag, Code, IntArray
+    from dpweave.window import Code, IntArray
 
-BLOCK = 1 << 18
-"""Rows that are looked at together at least; all rows of a unit always are."""
+BLOCK = 1 << 22
+"""Rows, times codes, that are looked at together at least; all rows of a unit always are."""
+
+MOST_CODES = 1 << 12
+SMALLEST, LARGEST = 1e-100, 1e100
+"""Between these lie clips and scales: their squares are floats."""
+
+
+def checked(bag: Bag, sizes: Mapping[str, int]) -> Bag:
+    """Return the bag in plain numbers, or refuse it: nothing that comes after the charge may fail for what a client asks."""
+    codes = tuple(tuple((c, int(v)) for c, v in code) for code in bag.codes)
+    if not 1 <= len(codes) <= MOST_CODES or len(bag.scales) != len(codes):
+        raise UsageError(
+            f"{len(codes)} codes and {len(bag.scales)} scales: give 1 to {MOST_CODES:,} codes, and a scale for each"
+        )
+    for column, value in (pair for code in codes for pair in code):
+        if not 0 <= value < sizes[column]:
+            raise UsageError(f"{value} is no code of {column!r}, which has {sizes[column]}")
+    numbers = [float(x) for x in (bag.clip, *bag.scales)]
+    if not all(SMALLEST <= x <= LARGEST for x in numbers):
+        raise UsageError(f"the clip {bag.clip} and all scales must lie between {SMALLEST:g} and {LARGEST:g}")
+    return Bag(bag.columns, codes, tuple(numbers[1:]), numbers[0])
 
 
 def grid(clip: float) -> tuple[float, int]:
@@ -32,8 +53,6 @@ def grid(clip: float) -> tuple[float, int]:
     >>> grid(10.0)
     (131072.0, 1310720)
     """
-    if not (math.isfinite(clip) and clip > 0):
-        raise UsageError(f"clip = {clip}: the length that a unit's counts are cut to must be positive and finite")
     step = 2.0 ** (21 - math.frexp(clip)[1])
     return step, math.floor(step * clip)
 
@@ -49,12 +68,12 @@ def clipped_sum(units: IntArray, cells: IntArray, columns: Mapping[str, IntArray
     step, most = grid(bag.clip)
     width, scales = len(bag.codes), np.array(bag.scales)
     out = np.zeros(size * width)
-    start = 0
+    start, rows = 0, max(BLOCK // width, 1)
     while start < len(units):
-        stop = int(np.searchsorted(units, units[min(start + BLOCK, len(units)) - 1], side="right"))
+        stop = int(np.searchsorted(units, units[min(start + rows, len(units)) - 1], side="right"))
         block = slice(start, stop)
         whose = np.cumsum(np.diff(units[block], prepend=units[start]) != 0)
-        base = (whose * size + cells[block]) * width
+        base = (whose * size + np.clip(cells[block], 0, size - 1)) * width
         found = [base[_have(columns, code, block)] + j for j, code in enumerate(bag.codes)]
         at, n = np.unique(np.concatenate(found), return_counts=True)
         who, at = np.divmod(at, size * width)

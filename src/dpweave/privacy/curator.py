@@ -20,7 +20,7 @@ from dpweave.privacy.accounting import (
     selection_scale,
     split,
 )
-from dpweave.privacy.bags import grid
+from dpweave.privacy.bags import checked, grid
 from dpweave.privacy.bounding import Bounding
 from dpweave.privacy.counts import Counts
 from dpweave.privacy.noise import SecureNoise, threshold_for
@@ -189,7 +189,8 @@ class Curator:
         if self.units(view) is None:
             raise UsageError(f"{what!r}: bags are counted for rows that belong to units and that no other unit moves")
         shares = split(rho, [1.0] * len(bags) if weights is None else list(weights))
-        grids = [grid(self._require_bag(view, bag).clip) for bag in bags]
+        bags = [self._require_bag(view, bag) for bag in bags]
+        grids = [grid(bag.clip) for bag in bags]
         sigmas = [gaussian_sigma(float(most), share) for (_, most), share in zip(grids, shares, strict=True)]
         self._ledger.charge(
             Cost({self.promise.root(view.base): rho}, {}),
@@ -215,9 +216,7 @@ class Curator:
         self._require_clique(view, bag.columns, times=len(bag.codes))
         for code in bag.codes:
             self._require_clique(view, tuple(c for c, _ in code))
-        if len(bag.scales) != len(bag.codes) or not all(0 < s < float("inf") for s in bag.scales):
-            raise UsageError(f"{len(bag.codes)} codes need as many scales, all positive and finite")
-        return bag
+        return checked(bag, {name: self._counts.codec(view, name).size for name in view.attribute})
 
     def select(
         self, view: View, candidates: Sequence[Candidate], *, what: str, rho: float, count: int = 1

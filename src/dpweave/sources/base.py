@@ -233,7 +233,7 @@ class Source(ABC):
             c.name: self._typed(raw[c.name], stored.column[c.name].type, c.type, verbatim=c.name in plain)
             for c in declared.columns
         }
-        return raw.select(**typed, **numbers)
+        return raw.select(*(value.name(c) for c, value in (typed | numbers).items()))  # a column may be called "self"
 
     def _shown(self, name: str) -> Table:
         return self.database[name] if name in self.database else self._stored(name)
