@@ -143,14 +143,14 @@ class Counted:
     """Noisy counts over a workload's cells, as a fit sees them.
 
     ``precision`` is that of each cell, 0 where a cell was not counted but follows from others. ``weight`` is the precision
-    that cells of a table with even noise would have to tell as much about columns beyond fewer columns. ``sums`` says whether
-    sums over right columns tell anything that is not counted elsewhere.
+    that cells of a table with even noise would have to tell as much about columns beyond fewer columns. ``blur`` is the variance of noise over the right
+    columns once fewer columns are taken out; None where noise is even, and sums over right columns tell something too.
     """
 
     y: FloatArray
     precision: FloatArray
     weight: float
-    sums: bool = True
+    blur: FloatArray | None = None
 
 
 def tables(noisy: NoisyBag, margins: Mapping[str, Margin]) -> dict[Workload, Counted]:
@@ -159,30 +159,56 @@ def tables(noisy: NoisyBag, margins: Mapping[str, Margin]) -> dict[Workload, Cou
     alike = _by_columns(noisy.bag)
     out: dict[Workload, Counted] = {}
     for columns, y in whole_tables(noisy, {c: m.size for c, m in margins.items()}).items():
-        precision, told, worth = np.zeros(y.shape), 0.0, 0.0
-        for code in (noisy.bag.codes[i] for i in alike[columns]):
-            ps = {c: float(margins[c].p[v]) for c, v in code}
-            precision[_cell(code)] = 1 / noise[code]
-            even = math.prod(1 - 2 * p + margins[c].size * p**2 for c, p in ps.items())
-            told += math.prod(p * (1 - p) for p in ps.values()) * even / _centred(code, ps, noise)
-            worth += math.prod(p * (1 - p) for p in ps.values())
-        out[Workload(noisy.bag.columns, columns)] = Counted(y, precision, told / worth, sums=not columns)
+        precision = np.zeros(y.shape)
+        for i in alike[columns]:
+            precision[_cell(noisy.bag.codes[i])] = 1 / noise[noisy.bag.codes[i]]
+        blur = _blur(columns, noise, {c: margins[c].p for c in columns}, alike, noisy.bag)
+        ps = [margins[c].p for c in columns]
+        worth, even = outer([p * (1 - p) for p in ps]), outer([1 - 2 * p + len(p) * p**2 for p in ps])
+        weight = float((worth * even / blur).sum() / worth.sum())
+        out[Workload(noisy.bag.columns, columns)] = Counted(y, precision, weight, blur if columns else None)
     return out
+
+
+def _blur(
+    columns: Columns,
+    noise: Mapping[Code, float],
+    p: Mapping[str, FloatArray],
+    alike: Mapping[Columns, Sequence[int]],
+    bag: Bag,
+) -> FloatArray:
+    r"""Variance of each cell of a whole table, centred by :math:`I - p 1^T` along every axis.
+
+    Such a cell is linear in what was counted. Put the code that leaves column c out in the place of its commonest value; then along c a value v is
+    :math:`y_v - p_v y_\cdot`, and the commonest value minus the sum of the others. Squares of these coefficients add variances up.
+    """
+    common = _common(bag, {c: len(p[c]) for c in columns})
+    variance = np.zeros(tuple(len(p[c]) for c in columns))
+    for r in range(len(columns) + 1):
+        for some in combinations(columns, r):
+            for code in (bag.codes[i] for i in alike[some]):
+                variance[tuple(dict(code).get(c, common[c]) for c in columns)] = noise[code]
+    for axis, c in enumerate(columns):
+        squares = np.eye(len(p[c]))
+        squares[:, common[c]] = p[c] ** 2
+        squares[common[c]] = 1.0
+        squares[common[c], common[c]] = (1 - p[c][common[c]]) ** 2
+        variance = np.moveaxis(np.tensordot(squares, variance, axes=(1, axis)), 0, axis)
+    return variance
 
 
 def whole_tables(noisy: NoisyBag, shape: Mapping[str, int]) -> dict[Columns, FloatArray]:
     """Counts over a bag's columns and each set of columns that its codes look at: those of commonest values by subtraction."""
-    coded = {pair for code in noisy.bag.codes for pair in code}
     height = noisy.counts.shape[:-1]
     alike = _by_columns(noisy.bag)
+    common = _common(noisy.bag, shape)
     whole: dict[Columns, FloatArray] = {}
     for columns in sorted(alike, key=len):
         y = np.zeros(height + tuple(shape[c] for c in columns))
         for i in alike[columns]:
             y[_cell(noisy.bag.codes[i])] = noisy.counts[..., i]
         for axis, c in enumerate(columns, start=len(height)):
-            (common,) = (v for v in range(shape[c]) if (c, v) not in coded)
-            at = (slice(None),) * axis + (common,)
+            at = (slice(None),) * axis + (common[c],)
             y[at] = 0.0
             y[at] = whole[tuple(x for x in columns if x != c)] - y.sum(axis=axis)
         whole[columns] = y
@@ -204,6 +230,12 @@ def _columns(code: Code) -> Columns:
     return tuple(c for c, _ in code)
 
 
+def _common(bag: Bag, shape: Mapping[str, int]) -> dict[str, int]:
+    """The value of each column that no code asks for."""
+    coded = {pair for code in bag.codes for pair in code}
+    return {c: next(v for v in range(shape[c]) if (c, v) not in coded) for c in shape}
+
+
 def _by_columns(bag: Bag) -> dict[Columns, list[int]]:
     """Places of a bag's codes, by the columns they look at."""
     out: dict[Columns, list[int]] = {}
@@ -217,10 +249,9 @@ def _cell(code: Code) -> Any:
     return (..., *(v for _, v in code))
 
 
-def _centred(code: Code, p: Mapping[str, float], noise: Mapping[Code, float]) -> float:
-    """Variance of a count less what it would be if it followed from the counts of fewer columns."""
-    return sum(
-        noise[part] * math.prod(p[c] ** 2 for c, _ in code if (c, dict(code)[c]) not in part)
-        for r in range(len(code) + 1)
-        for part in combinations(code, r)
-    )
+def outer(factors: Sequence[FloatArray]) -> FloatArray:
+    """Product table of one vector per axis."""
+    table = np.ones(())
+    for factor in factors:
+        table = np.multiply.outer(table, factor)
+    return table

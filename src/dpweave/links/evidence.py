@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dpweave.links.base import LinkProblem
+    from dpweave.links.scene import Residual
     from dpweave.window import Noisy
 
 
@@ -61,22 +62,30 @@ def evidence(
         return ()
     stage = Stage.of(Scene.of(problem, degrees), measured, rng)
     found = []
-    for t, residual, noise in stage.residuals():
+    for beyond in stage.residuals():
+        t = beyond.component
         if not (t.left and t.right):
             continue
-        whitened = residual
-        for axis, c in enumerate(t.columns):
-            p = stage.scene.margin[c].p
-            centre = np.eye(len(p)) - p[:, None]
-            inverse = np.linalg.pinv(centre @ centre.T, rcond=1e-9, hermitian=True)
-            whitened = np.moveaxis(np.tensordot(inverse, whitened, axes=(1, axis)), 0, axis)
-        statistic = float((residual * whitened).sum() / noise)
         freedom = math.prod(stage.scene.margin[c].size - 1 for c in t.columns)
+        statistic = _statistic(stage, beyond, freedom)
         # Wilson and Hilferty's cube root makes chi-squared nearly normal.
         spread_ = 2 / (9 * freedom)
         score = ((max(statistic, 0.0) / freedom) ** (1 / 3) - (1 - spread_)) / math.sqrt(spread_)
         found.append(Evidence(t.columns, statistic, freedom, score))
     return tuple(sorted(found, key=lambda e: -e.score))
+
+
+def _statistic(stage: Stage, beyond: Residual, freedom: int) -> float:
+    """Chi-squared of a residual: exact where noise is even, else as if cells were independent."""
+    if beyond.even is None:
+        return freedom * float((beyond.table**2 / np.maximum(beyond.variance, 1e-300)).mean())
+    whitened = beyond.table
+    for axis, c in enumerate(beyond.component.columns):
+        p = stage.scene.margin[c].p
+        centre = np.eye(len(p)) - p[:, None]
+        inverse = np.linalg.pinv(centre @ centre.T, rcond=1e-9, hermitian=True)
+        whitened = np.moveaxis(np.tensordot(inverse, whitened, axes=(1, axis)), 0, axis)
+    return float((beyond.table * whitened).sum() / beyond.even)
 
 
 def verdict(found: Sequence[Evidence]) -> str:

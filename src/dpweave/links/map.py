@@ -28,11 +28,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpweave.errors import UsageError
+from dpweave.links.bags import outer
 from dpweave.links.base import LinkProblem, LinkResult
 from dpweave.links.degrees import UNKNOWN, Degrees
 from dpweave.links.design import default_variance
 from dpweave.links.drawing import draw_links
-from dpweave.links.scene import Scene, Stage, along, outer
+from dpweave.links.scene import Scene, Stage, along
 from dpweave.links.types import LinkOperator, RowTypes
 from dpweave.links.workload import Workload
 
@@ -243,13 +244,13 @@ def prior_variances(stage: Stage) -> dict[Workload, float]:
     """
     logs = np.log(_GRID)
     likelihood: dict[Workload, FloatArray] = {}
-    for t, residual, noise in stage.residuals():
+    for beyond in stage.residuals():
+        t = beyond.component
         ps = [stage.scene.margin[c].p for c in t.columns]
         signal = stage.links**2 * default_variance(t, stage.links) * outer([p * (1 - p) for p in ps])
-        blur = noise * outer([1 - 2 * p + len(p) * p**2 for p in ps])
-        total = signal[..., None] * _GRID + blur[..., None]
+        total = signal[..., None] * _GRID + beyond.variance[..., None]
         freedom = math.prod(1 - 1 / len(p) for p in ps)  # centred cells are not independent
-        cells = -0.5 * np.log(total) - 0.5 * (residual**2)[..., None] / total
+        cells = -0.5 * np.log(total) - 0.5 * (beyond.table**2)[..., None] / total
         found = freedom * cells.reshape(-1, len(_GRID)).sum(axis=0)
         likelihood[t] = found - found.max()
     member = -0.5 * ((logs[:, None] - logs) / _MEMBER_DOUBT) ** 2
@@ -386,7 +387,7 @@ def _maximise(stage: Stage, variance: Mapping[Workload, float]) -> LinkFit:
     heard = stage.heard(variance, least=_SILENT)
     if not heard:
         return LinkFit(stage.scene.problem.shape, {}, 0, converged=True)
-    tables = {s: t for s, t in stage.tables.items() if t.sums or not set(heard).isdisjoint(stage.told(s))}
+    tables = {s: t for s, t in stage.tables.items() if t.blur is None or not set(heard).isdisjoint(stage.told(s))}
     operator = LinkOperator(stage.left, stage.right, tuple(dict.fromkeys([*heard, *tables])))
     target = operator.stack({s: t.y for s, t in tables.items()})
     precision = operator.stack({s: t.precision for s, t in tables.items()})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpweave.errors import UsageError
-from dpweave.links.bags import Bags, Counted, tables
+from dpweave.links.bags import Bags, Counted, outer, tables
 from dpweave.links.degrees import whole
 from dpweave.links.design import Design, Margin, parts, told
 from dpweave.links.types import LinkOperator, RowTypes
@@ -165,7 +165,7 @@ class Stage:
         rights = [c for c in scene.right if any(c in s.right for s in tables)]
         left, p = scene.types("left", lefts, _room(scene, "right", rights), rng)
         right, q = scene.types("right", rights, max(FIT_CELLS // left.count, 1), rng)
-        totals = [(float(t.y.sum()), t.weight / t.y.size) for t in tables.values() if t.sums]
+        totals = [(float(t.y.sum()), t.weight / t.y.size) for t in tables.values() if t.blur is None]
         prior = 1 / (LINKS_DOUBT * scene.links) ** 2
         best = (scene.links * prior + sum(t * w for t, w in totals)) / (prior + sum(w for _, w in totals))
         return cls(scene, tables, left, right, np.multiply.outer(p, q), max(best, 1.0))
@@ -178,7 +178,7 @@ class Stage:
 
     def told(self, clique: Workload) -> list[Workload]:
         """Components that the counts of a clique tell something of."""
-        return [t for t in parts(clique) if self.tables[clique].sums or t.right == clique.right]
+        return [t for t in parts(clique) if self.tables[clique].blur is None or t.right == clique.right]
 
     def precisions(self) -> dict[Workload, float]:
         """How precisely the counts tell a coefficient of each component, by the formula of the design."""
@@ -199,30 +199,53 @@ class Stage:
         found = operator.unstack(operator.histogram(self.base))
         return {s: found[s].reshape(self.tables[s].y.shape) for s in self.tables}
 
-    def residuals(self) -> Iterator[tuple[Workload, FloatArray, float]]:
-        r"""Per component: counts beyond independent wiring and lower orders, and their noise variance before centring.
+    def residuals(self) -> Iterator[Residual]:
+        r"""Per component: counts beyond independent wiring and lower orders, and their noise.
 
         All cliques that contain T are summed down to T and averaged by inverse variance. Centring by
         :math:`I - p 1^T` along each axis takes away every effect of fewer columns.
         """
         expected = self.expected()
-        sums: dict[Workload, FloatArray] = {}
-        precisions: dict[Workload, float] = {}
-        wanted = set(self.components())
+        wanted = dict.fromkeys(self.components())
+        sums: dict[Workload, FloatArray] = dict.fromkeys(wanted, np.zeros(()))
+        variances: dict[Workload, FloatArray] = dict.fromkeys(wanted, np.zeros(()))
+        weights: dict[Workload, float] = dict.fromkeys(wanted, 0.0)
+        uneven: set[Workload] = set()
         for s, counted in self.tables.items():
             beyond = counted.y - self.links * expected[s]
-            for t in self.told(s):
-                if t not in wanted:
-                    continue
+            for t in (t for t in self.told(s) if t in wanted):
                 away = tuple(i for i, c in enumerate(s.columns) if c not in t.columns)
-                weight = counted.weight / math.prod(beyond.shape[i] for i in away)
-                sums[t] = sums.get(t, 0.0) + beyond.sum(axis=away) * weight
-                precisions[t] = precisions.get(t, 0.0) + weight
+                times = math.prod(beyond.shape[i] for i in away)
+                weight = counted.weight / times
+                sums[t] = sums[t] + beyond.sum(axis=away) * weight
+                variances[t] = variances[t] + weight**2 * times * self._blur(counted, t)
+                weights[t] += weight
+                uneven |= set() if counted.blur is None else {t}
         for t, total in sums.items():
-            table = total / precisions[t]
+            table = total / weights[t]
             for axis, c in enumerate(t.columns):
                 table = table - along(self.scene.margin[c].p, axis, table.ndim) * table.sum(axis=axis, keepdims=True)
-            yield t, table, 1 / precisions[t]
+            yield Residual(t, table, variances[t] / weights[t] ** 2, None if t in uneven else 1 / weights[t])
+
+    def _blur(self, counted: Counted, component: Workload) -> FloatArray:
+        """Variance of a table's noise, centred along every axis of ``component``."""
+        even = [1 - 2 * p + len(p) * p**2 for p in (self.scene.margin[c].p for c in component.columns)]
+        if counted.blur is None:
+            return outer(even) / counted.weight
+        return np.multiply.outer(outer(even[: len(component.left)]), counted.blur)
+
+
+@dataclass(frozen=True)
+class Residual:
+    """Counts of a component beyond independent wiring and lower orders, with the variance of their noise cell by cell.
+
+    ``even`` is the variance of a cell before centring, where it is the same for all.
+    """
+
+    component: Workload
+    table: FloatArray
+    variance: FloatArray
+    even: float | None
 
 
 def _room(scene: Scene, side: str, columns: Sequence[str]) -> int:
@@ -243,8 +266,18 @@ def _averaged(scene: Scene, measured: Sequence[Noisy]) -> dict[Workload, Counted
         precision = sum((c.precision for c in several), np.zeros(()))
         y = sum((c.precision * c.y for c in several), np.zeros(())) / np.where(precision > 0, precision, 1.0)
         y = np.where(precision > 0, y, several[0].y)
-        out[workload] = Counted(y, precision, sum(c.weight for c in several), any(c.sums for c in several))
+        out[workload] = Counted(y, precision, sum(c.weight for c in several), _mean_blur(several))
     return out
+
+
+def _mean_blur(several: Sequence[Counted]) -> FloatArray | None:
+    """Noise of the mean by weights of several tables over the same columns."""
+    if any(c.blur is None for c in several):
+        return None
+    return (
+        np.asarray(sum(c.weight**2 * c.blur for c in several if c.blur is not None))
+        / sum(c.weight for c in several) ** 2
+    )
 
 
 def _counted(scene: Scene, noisy: Noisy) -> dict[Workload, Counted]:
@@ -269,11 +302,3 @@ def along(values: FloatArray, axis: int, ndim: int) -> FloatArray:
     if values.ndim == 2:
         shape[0] = values.shape[0]
     return values.reshape(shape)
-
-
-def outer(factors: Sequence[FloatArray]) -> FloatArray:
-    """Product table of one vector per axis."""
-    table = np.ones(())
-    for factor in factors:
-        table = np.multiply.outer(table, factor)
-    return table
