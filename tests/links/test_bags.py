@@ -214,3 +214,35 @@ def test_what_tells_nothing_is_left_out_of_a_fit(world):
     fit = fit_links(_problem(world), noisy, degrees=_degrees(), rng=np.random.default_rng(0))
     assert not fit.theta
     assert fit.converged
+
+
+def test_links_that_lean_nowhere_are_wired_as_well_as_at_random():
+    """Columns of many values, common and rare, and few users: noise must not be taken for signal."""
+    learned, chance = [], []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        left = {"age": rng.integers(0, 6, 150), "job": rng.integers(0, 8, 150)}
+        zipf = 1 / np.arange(1, 26)
+        right = {
+            "genre": rng.choice(25, 400, p=zipf / zipf.sum()),
+            "size": rng.choice(6, 400, p=[0.6, 0.2, 0.1, 0.05, 0.03, 0.02]),
+        }
+        shape = {"age": 6, "job": 8, "genre": 25, "size": 6}
+        pairs = np.stack([np.repeat(np.arange(150), 8), rng.integers(0, 400, 1200)], axis=1)
+        codes = {c: v[pairs[:, 0]] for c, v in left.items()} | {c: v[pairs[:, 1]] for c, v in right.items()}
+        window = ArrayWindow(codes, shape, l1=8, l2=8, seed=seed, unit=pairs[:, 0], units=Units(8, frozenset(left)))
+        problem = LinkProblem(left, right, shape=shape, links=1200, links_measured=1200.0)
+        degrees = Degrees(left=np.full(150, 8))
+        found = MAP(3).learn(window, problem, rho=0.05, rng=rng, progress=quiet, degrees=degrees)
+        for links, errors in ((found.pairs, learned), (MAP(3).wire(problem, (), rng=rng, degrees=degrees), chance)):
+            off = []
+            for one, other in ((a, b) for a in left for b in right):
+                joint = [
+                    np.bincount(
+                        left[one][p[:, 0]] * shape[other] + right[other][p[:, 1]], minlength=shape[one] * shape[other]
+                    )
+                    for p in (links, pairs)
+                ]
+                off.append(np.abs(joint[0] - joint[1]).sum() / 1200)
+            errors.append(np.mean(off))
+    assert np.mean(learned) < 1.03 * np.mean(chance)

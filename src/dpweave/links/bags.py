@@ -38,8 +38,11 @@ if TYPE_CHECKING:
 MOST_CODES = 2_000
 """Codes of a bag at most; sets of columns with more are left out."""
 
-WORTH = (0.3, 1.0, 0.3)
-"""What precision is worth for the code of every row, for single values and for sets of them: single values enter most workloads."""
+WORTH = (3.0, 1.0, 0.3)
+"""What precision is worth for the code of every row, whose noise enters all others, for single values and for sets of them."""
+
+MOST_CORRELATED = 1_000
+"""Cells of a table at most whose correlations are looked at."""
 
 RAREST = 1e-6
 """Share of links that a code is taken to have at least."""
@@ -144,13 +147,15 @@ class Counted:
 
     ``precision`` is that of each cell, 0 where a cell was not counted but follows from others. ``weight`` is the precision
     that cells of a table with even noise would have to tell as much about columns beyond fewer columns. ``blur`` is the variance of noise over the right
-    columns once fewer columns are taken out; None where noise is even, and sums over right columns tell something too.
+    columns once fewer columns are taken out; None where noise is even, and sums over right columns tell something too. ``independent``
+    is the share of right cells that tell something of their own.
     """
 
     y: FloatArray
     precision: FloatArray
     weight: float
     blur: FloatArray | None = None
+    independent: float = 1.0
 
 
 def tables(noisy: NoisyBag, margins: Mapping[str, Margin]) -> dict[Workload, Counted]:
@@ -162,11 +167,13 @@ def tables(noisy: NoisyBag, margins: Mapping[str, Margin]) -> dict[Workload, Cou
         precision = np.zeros(y.shape)
         for i in alike[columns]:
             precision[_cell(noisy.bag.codes[i])] = 1 / noise[noisy.bag.codes[i]]
-        blur = _blur(columns, noise, {c: margins[c].p for c in columns}, alike, noisy.bag)
+        blur, independent = _blur(columns, noise, {c: margins[c].p for c in columns}, alike, noisy.bag)
         ps = [margins[c].p for c in columns]
         worth, even = outer([p * (1 - p) for p in ps]), outer([1 - 2 * p + len(p) * p**2 for p in ps])
         weight = float((worth * even / blur).sum() / worth.sum())
-        out[Workload(noisy.bag.columns, columns)] = Counted(y, precision, weight, blur if columns else None)
+        out[Workload(noisy.bag.columns, columns)] = Counted(
+            y, precision, weight, blur if columns else None, independent
+        )
     return out
 
 
@@ -176,11 +183,12 @@ def _blur(
     p: Mapping[str, FloatArray],
     alike: Mapping[Columns, Sequence[int]],
     bag: Bag,
-) -> FloatArray:
-    r"""Variance of each cell of a whole table, centred by :math:`I - p 1^T` along every axis.
+) -> tuple[FloatArray, float]:
+    r"""Variance of each cell of a whole table, centred by :math:`I - p 1^T` along every axis, and the share of cells that tell something of their own.
 
     Such a cell is linear in what was counted. Put the code that leaves column c out in the place of its commonest value; then along c a value v is
-    :math:`y_v - p_v y_\cdot`, and the commonest value minus the sum of the others. Squares of these coefficients add variances up.
+    :math:`y_v - p_v y_\cdot`, and the commonest value minus the sum of the others. Cells share noise; with correlations R of n cells they are worth
+    :math:`n^2 / \lVert R \rVert_F^2` independent ones.
     """
     common = _common(bag, {c: len(p[c]) for c in columns})
     variance = np.zeros(tuple(len(p[c]) for c in columns))
@@ -188,13 +196,19 @@ def _blur(
         for some in combinations(columns, r):
             for code in (bag.codes[i] for i in alike[some]):
                 variance[tuple(dict(code).get(c, common[c]) for c in columns)] = noise[code]
+    whole, mixed = np.sqrt(variance.ravel()), np.ones((1, 1))
     for axis, c in enumerate(columns):
-        squares = np.eye(len(p[c]))
-        squares[:, common[c]] = p[c] ** 2
-        squares[common[c]] = 1.0
-        squares[common[c], common[c]] = (1 - p[c][common[c]]) ** 2
-        variance = np.moveaxis(np.tensordot(squares, variance, axes=(1, axis)), 0, axis)
-    return variance
+        matrix = np.eye(len(p[c]))
+        matrix[:, common[c]] = -p[c]
+        matrix[common[c]] = -1.0
+        matrix[common[c], common[c]] = 1 - p[c][common[c]]
+        mixed = np.kron(mixed, matrix) if variance.size <= MOST_CORRELATED else mixed
+        variance = np.moveaxis(np.tensordot(matrix**2, variance, axes=(1, axis)), 0, axis)
+    if variance.size > MOST_CORRELATED:
+        return variance, 1.0
+    mixed = mixed * whole
+    mixed /= np.sqrt(np.maximum((mixed**2).sum(axis=1, keepdims=True), 1e-300))
+    return variance, variance.size / float(((mixed @ mixed.T) ** 2).sum())
 
 
 def whole_tables(noisy: NoisyBag, shape: Mapping[str, int]) -> dict[Columns, FloatArray]:

@@ -66,8 +66,7 @@ def evidence(
         t = beyond.component
         if not (t.left and t.right):
             continue
-        freedom = math.prod(stage.scene.margin[c].size - 1 for c in t.columns)
-        statistic = _statistic(stage, beyond, freedom)
+        statistic, freedom = _statistic(stage, beyond)
         # Wilson and Hilferty's cube root makes chi-squared nearly normal.
         spread_ = 2 / (9 * freedom)
         score = ((max(statistic, 0.0) / freedom) ** (1 / 3) - (1 - spread_)) / math.sqrt(spread_)
@@ -75,17 +74,19 @@ def evidence(
     return tuple(sorted(found, key=lambda e: -e.score))
 
 
-def _statistic(stage: Stage, beyond: Residual, freedom: int) -> float:
-    """Chi-squared of a residual: exact where noise is even, else as if cells were independent."""
+def _statistic(stage: Stage, beyond: Residual) -> tuple[float, int]:
+    """Chi-squared of a residual and its degrees of freedom: exact where noise is even, else by how many cells are independent."""
     if beyond.even is None:
-        return freedom * float((beyond.table**2 / np.maximum(beyond.variance, 1e-300)).mean())
+        freedom = max(round(beyond.freedom * beyond.table.size), 1)
+        return freedom * float((beyond.table**2 / np.maximum(beyond.variance, 1e-300)).mean()), freedom
     whitened = beyond.table
     for axis, c in enumerate(beyond.component.columns):
         p = stage.scene.margin[c].p
         centre = np.eye(len(p)) - p[:, None]
         inverse = np.linalg.pinv(centre @ centre.T, rcond=1e-9, hermitian=True)
         whitened = np.moveaxis(np.tensordot(inverse, whitened, axes=(1, axis)), 0, axis)
-    return float((beyond.table * whitened).sum() / beyond.even)
+    freedom = math.prod(stage.scene.margin[c].size - 1 for c in beyond.component.columns)
+    return float((beyond.table * whitened).sum() / beyond.even), freedom
 
 
 def verdict(found: Sequence[Evidence]) -> str:

@@ -249,9 +249,8 @@ def prior_variances(stage: Stage) -> dict[Workload, float]:
         ps = [stage.scene.margin[c].p for c in t.columns]
         signal = stage.links**2 * default_variance(t, stage.links) * outer([p * (1 - p) for p in ps])
         total = signal[..., None] * _GRID + beyond.variance[..., None]
-        freedom = math.prod(1 - 1 / len(p) for p in ps)  # centred cells are not independent
         cells = -0.5 * np.log(total) - 0.5 * (beyond.table**2)[..., None] / total
-        found = freedom * cells.reshape(-1, len(_GRID)).sum(axis=0)
+        found = beyond.freedom * cells.reshape(-1, len(_GRID)).sum(axis=0)
         likelihood[t] = found - found.max()
     member = -0.5 * ((logs[:, None] - logs) / _MEMBER_DOUBT) ** 2
     member -= np.log(np.exp(member).sum(axis=1, keepdims=True))

@@ -210,6 +210,7 @@ class Stage:
         sums: dict[Workload, FloatArray] = dict.fromkeys(wanted, np.zeros(()))
         variances: dict[Workload, FloatArray] = dict.fromkeys(wanted, np.zeros(()))
         weights: dict[Workload, float] = dict.fromkeys(wanted, 0.0)
+        freedom: dict[Workload, float] = dict.fromkeys(wanted, 0.0)
         uneven: set[Workload] = set()
         for s, counted in self.tables.items():
             beyond = counted.y - self.links * expected[s]
@@ -220,12 +221,14 @@ class Stage:
                 sums[t] = sums[t] + beyond.sum(axis=away) * weight
                 variances[t] = variances[t] + weight**2 * times * self._blur(counted, t)
                 weights[t] += weight
+                freedom[t] += weight * self._freedom(counted, t)
                 uneven |= set() if counted.blur is None else {t}
         for t, total in sums.items():
             table = total / weights[t]
             for axis, c in enumerate(t.columns):
                 table = table - along(self.scene.margin[c].p, axis, table.ndim) * table.sum(axis=axis, keepdims=True)
-            yield Residual(t, table, variances[t] / weights[t] ** 2, None if t in uneven else 1 / weights[t])
+            variance, even = variances[t] / weights[t] ** 2, None if t in uneven else 1 / weights[t]
+            yield Residual(t, table, variance, freedom[t] / weights[t], even)
 
     def _blur(self, counted: Counted, component: Workload) -> FloatArray:
         """Variance of a table's noise, centred along every axis of ``component``."""
@@ -234,17 +237,23 @@ class Stage:
             return outer(even) / counted.weight
         return np.multiply.outer(outer(even[: len(component.left)]), counted.blur)
 
+    def _freedom(self, counted: Counted, component: Workload) -> float:
+        """Share of a component's cells that are independent: centring takes one value away along each axis, common noise more."""
+        columns = component.columns if counted.blur is None else component.left
+        return counted.independent * math.prod(1 - 1 / self.scene.margin[c].size for c in columns)
+
 
 @dataclass(frozen=True)
 class Residual:
     """Counts of a component beyond independent wiring and lower orders, with the variance of their noise cell by cell.
 
-    ``even`` is the variance of a cell before centring, where it is the same for all.
+    ``freedom`` is the share of cells that tell something of their own. ``even`` is the variance of a cell before centring, where it is the same for all.
     """
 
     component: Workload
     table: FloatArray
     variance: FloatArray
+    freedom: float
     even: float | None
 
 
@@ -266,7 +275,8 @@ def _averaged(scene: Scene, measured: Sequence[Noisy]) -> dict[Workload, Counted
         precision = sum((c.precision for c in several), np.zeros(()))
         y = sum((c.precision * c.y for c in several), np.zeros(())) / np.where(precision > 0, precision, 1.0)
         y = np.where(precision > 0, y, several[0].y)
-        out[workload] = Counted(y, precision, sum(c.weight for c in several), _mean_blur(several))
+        weight, independent = sum(c.weight for c in several), min(c.independent for c in several)
+        out[workload] = Counted(y, precision, weight, _mean_blur(several), independent)
     return out
 
 
