@@ -196,13 +196,15 @@ def _blur(
         for some in combinations(columns, r):
             for code in (bag.codes[i] for i in alike[some]):
                 variance[tuple(dict(code).get(c, common[c]) for c in columns)] = noise[code]
-    whole, mixed = np.sqrt(variance.ravel()), np.ones((1, 1))
+    whole: FloatArray = np.sqrt(variance.ravel())
+    mixed: FloatArray = np.ones((1, 1))
     for axis, c in enumerate(columns):
         matrix = np.eye(len(p[c]))
         matrix[:, common[c]] = -p[c]
         matrix[common[c]] = -1.0
         matrix[common[c], common[c]] = 1 - p[c][common[c]]
-        mixed = np.kron(mixed, matrix) if variance.size <= MOST_CORRELATED else mixed
+        if variance.size <= MOST_CORRELATED:
+            mixed = np.asarray(np.kron(mixed, matrix))
         variance = np.moveaxis(np.tensordot(matrix**2, variance, axes=(1, axis)), 0, axis)
     if variance.size > MOST_CORRELATED:
         return variance, 1.0
