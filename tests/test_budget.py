@@ -276,6 +276,26 @@ def test_explain_foretells_the_noise_of_bags():
     assert noise[0] < visits  # half of rho for one table would mean as much as all visits of a person
 
 
+def test_explain_foretells_links_of_protected_rows_to_public_ones():
+    """A protected row is its own unit and has no rows to clip."""
+    data = Plan.from_toml(TOML).to_dict()
+    data["tables"]["towns"] = {
+        "primary_key": ["id"],
+        "columns": {
+            "id": {"type": "int64", "nullable": False, "domain": "key"},
+            "coast": {"type": "boolean", "nullable": False, "domain": [False, True]},
+        },
+    }
+    data["tables"]["people"]["columns"]["town"] = {"type": "int64", "nullable": False, "domain": "key"}
+    data["tables"]["people"]["keys"] = {
+        "town": {"columns": ["town"], "references": "towns", "target": ["id"], "role": "attribute"}
+    }
+    data |= {"public": ["towns"], "workloads": [{"columns": ["people.sex", "towns.coast"]}]}
+    said = Plan.from_dict(data).explain(epsilon=1.0, delta=1e-6)
+    (rho,) = (s.rho for s in said.budget if s.task == "links:people.town")
+    assert said.workloads[0].sigma == pytest.approx(1 / math.sqrt(rho))  # half of rho, and one row moves
+
+
 def test_explain_warns_of_a_workload_too_large_to_be_measured_whole():
     data = with_workloads({"columns": ["marks.mark", "visits.day"]}).to_dict()
     small = Plan.from_dict(data).explain(epsilon=1.0, delta=1e-6)

@@ -48,8 +48,9 @@ from dpweave.worth import codes, varying
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from dpweave import relations as relations_
     from dpweave.plan import Plan, TablePlan
+    from dpweave.relations import Relation as LinkedRelation
+    from dpweave.window import Units
 
 MANY_CELLS = 1_000
 GENEROUS_ROWS = 50
@@ -267,17 +268,16 @@ def _served(plan: Plan, allocation: Allocation) -> Iterable[ServedWorkload]:
         walk = plan.promise.graph.walk
         cells = math.prod(codes(plan, walk(workload.base, a.path), a.column) for a in workload.attributes)
         sigma = gaussian_sigma(l2, part * allocation.tasks[task])
-        relation = next((r for r in relations(plan) if link_task(r) == task), None)
-        if relation is not None and is_bagged(plan, relation):
-            sigma = _bagged_noise(plan, relation, workload.names, rho=allocation.tasks[task])
+        relation = next((r for r in relations(plan) if link_task(r) == task and is_bagged(plan, r)), None)
+        units = None if relation is None else units_of(plan.promise, relation.view)
+        if relation is not None and units is not None:
+            sigma = _bagged_noise(plan, relation, workload.names, units=units, rho=allocation.tasks[task])
         yield ServedWorkload(workload.declared.columns, weight, task.name, cells, sigma)
 
 
-def _bagged_noise(plan: Plan, relation: relations_.Relation, names: Sequence[str], *, rho: float) -> float:
+def _bagged_noise(plan: Plan, relation: LinkedRelation, names: Sequence[str], *, units: Units, rho: float) -> float:
     """Noise of a count over ``names`` in the bag that serves all workloads with these left columns, if values are evenly spread."""
     weights = favoured(plan, link_task(relation))
-    units = units_of(plan.promise, relation.view)
-    assert units is not None
     left, right = ({c: even_margin(n) for c, n in side.items()} for side in varying(plan, relation))
     own = tuple(c for c in names if c in left)
     wanted = tuple(c for c in right if c in names)

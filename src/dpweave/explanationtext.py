@@ -192,8 +192,8 @@ def _links(e: Explanation) -> str:
         lines.append(
             _wrap(
                 f"How often each row of {', '.join(led)} is led to is counted with up to {SHARE:.0%} of what its links get, "
-                "where noise would let it show. Errors there hold for files, data frames, DuckDB and SQLite; links on a server are "
-                "counted set by set, with more noise."
+                "where noise would let it show. Errors there hold for files, data frames, DuckDB and SQLite; links on a server "
+                "may come out with more."
             )
         )
     return "\n".join(lines)

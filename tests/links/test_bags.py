@@ -14,7 +14,7 @@ from dpweave.links.design import Margin
 from dpweave.links.evidence import evidence
 from dpweave.links.map import MAP, fit_links
 from dpweave.links.scene import Scene
-from dpweave.window import NoisyBag, NoisyMarginal, Units
+from dpweave.window import Noisy, NoisyBag, NoisyMarginal, Units
 from tests.windows import ArrayWindow
 
 USERS, FILMS, EACH = 2000, 200, 20
@@ -119,17 +119,27 @@ def test_too_many_codes_are_left_out_by_sets_of_columns():
     assert sum(map(len, bags.share.values())) <= MOST_CODES + 1
 
 
-def test_columns_with_too_many_values_for_a_bag_are_counted_as_before():
+@pytest.mark.parametrize("asked", [False, True], ids=["alone", "asked for"])
+def test_columns_with_too_many_values_for_a_bag_are_counted_as_before(asked):
+    """Where there is nothing else to count, or where they were asked for; otherwise they are left out."""
     rng = np.random.default_rng(0)
     left, right = {"a": rng.integers(0, 2, 500)}, {"b": rng.integers(0, MOST_CODES + 5, 9000)}
     shape = {"a": 2, "b": MOST_CODES + 5}
+    if asked:
+        right["c"], shape["c"] = rng.integers(0, 3, 9000), 3
     pairs = np.stack([np.repeat(np.arange(500), 4), rng.integers(0, 9000, 2000)], axis=1)
-    codes = {"a": left["a"][pairs[:, 0]], "b": right["b"][pairs[:, 1]]}
-    window = ArrayWindow(codes, shape, l1=4, l2=4, seed=0, unit=pairs[:, 0], units=Units(4, frozenset({"a"})))
+    codes = {c: v[pairs[:, 0]] for c, v in left.items()} | {c: v[pairs[:, 1]] for c, v in right.items()}
     problem = LinkProblem(left, right, shape=shape, links=2000, links_measured=2000.0)
-    found = MAP(2).learn(window, problem, rho=1.0, rng=rng, progress=quiet)
-    assert found.measured
-    assert all(isinstance(m, NoisyMarginal) for m in found.measured)
+
+    def measured(favoured: dict[tuple[str, ...], float]) -> tuple[Noisy, ...]:
+        window = ArrayWindow(codes, shape, l1=4, l2=4, seed=0, unit=pairs[:, 0], units=Units(4, frozenset({"a"})))
+        return MAP(2, favoured).learn(window, problem, rho=1.0, rng=rng, progress=quiet).measured
+
+    found = measured({("a", "b"): 1.0} if asked else {})
+    assert all(isinstance(m, NoisyMarginal) for m in found)
+    assert any(m.columns == ("a", "b") for m in found if isinstance(m, NoisyMarginal))
+    if asked:
+        assert all(isinstance(m, NoisyBag) for m in measured({}))
 
 
 def test_noise_of_completed_tables_is_what_is_said_of_it(world):

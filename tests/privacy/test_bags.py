@@ -61,6 +61,16 @@ def _random_bag(rng: random.Random, columns: tuple[str, ...], size: int) -> Bag:
     return Bag(own, tuple(codes), tuple(rng.choice([0.3, 1.0, 2.5]) for _ in codes), rng.choice([0.2, 1.0, 1.7, 4.0]))
 
 
+def _case(seed: int) -> tuple[World, View, tuple[str, ...], Bag] | None:
+    """A random world with a bag over columns whose rows stay, or None."""
+    rng = random.Random(seed)
+    world = random_world(rng, "entity", most=8)
+    view, columns = random_view(rng, world)
+    if not world.promise.chain(view.base) or not stays(world.promise, view, columns):
+        return None
+    return world, view, columns, _random_bag(rng, columns, world.size)
+
+
 def _distance(a: dict, b: dict) -> int:
     return sum((a.get(at, 0) - b.get(at, 0)) ** 2 for at in {*a, *b})
 
@@ -70,13 +80,11 @@ def test_no_unit_moves_a_bag_further_than_its_clip(chunk):
     """On random worlds where rows are said to stay, other units' rows do, and the sum moves by at most L."""
     seen = attained = 0
     for seed in range(1000 * chunk, 1000 * chunk + 400):
-        rng = random.Random(seed)
-        world = random_world(rng, "entity", most=8)
-        promise = world.promise
-        view, columns = random_view(rng, world)
-        if not promise.chain(view.base) or not stays(promise, view, columns):
+        case = _case(seed)
+        if case is None:
             continue
-        bag = _random_bag(rng, columns, world.size)
+        world, view, columns, bag = case
+        promise = world.promise
         here = rows_by_unit(bound(world.rows, promise, world.order), promise, view, columns)
         before = _summed(_vectors(here, columns, bag), bag)
         for _, other in entity_neighbours(world.rows, promise):
@@ -124,18 +132,16 @@ def test_rows_do_not_stay_where_other_units_move_them():
 def test_engines_agree_with_the_oracle(opens, tmp_path):
     seen = 0
     for seed in range(300, 480):
-        rng = random.Random(seed)
-        world = random_world(rng, "entity", most=9)
-        promise = world.promise
-        view, columns = random_view(rng, world)
-        if not promise.chain(view.base) or not stays(promise, view, columns):
+        case = _case(seed)
+        if case is None:
             continue
+        world, view, columns, bag = case
+        promise = world.promise
         path = tmp_path / f"{seed}.sqlite"
         opened = open_frames(world.rows, promise) if opens == "frames" else open_sqlite(world.rows, promise, path)
         with opened as source:
             counts, bounding = engine_counts(source, world, salt=str(seed))
             truth = bound(world.rows, promise, engine_order(bounding, world.rows))
-            bag = _random_bag(rng, columns, world.size)
             units = _vectors(rows_by_unit(truth, promise, view, columns), columns, bag)
             expected, found = _summed(units, bag), counts.bag(view, bag)
             assert found.shape == (*(counts.codec(view, c).size for c in bag.columns), len(bag.codes))

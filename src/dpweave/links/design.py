@@ -174,7 +174,10 @@ class Design:
         self.reach = np.array([math.prod(margins[c].reach for c in t.columns) for t in self.components])
 
     def counting(self, bags: Bags) -> tuple[Design, list[Bag]]:
-        """Return the same design with bags over left columns in place of cliques, and these bags (:mod:`dpweave.links.bags`)."""
+        """Return the same design with bags over left columns in place of cliques, and these bags (:mod:`dpweave.links.bags`).
+
+        It tells nothing where some column set that was asked for has too many values for a bag.
+        """
         from scipy import sparse
 
         sets: dict[Columns, dict[Columns, None]] = {}
@@ -190,7 +193,10 @@ class Design:
         out.cliques = [Workload(c, ()) for c in small]
         at = {t: i for i, t in enumerate(self.components)}
         entries = []
-        for i, (c, bag) in enumerate(small.items()):
+        lost = any(
+            share > 0 and s.right not in bags.share for s, share in zip(self.cliques, self.reserved, strict=True)
+        )
+        for i, (c, bag) in enumerate(() if lost else small.items()):
             own = {
                 s: told(Workload(c, ()), Workload(s, ()), bags.left)
                 for r in range(len(c) + 1)
