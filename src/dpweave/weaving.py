@@ -402,17 +402,18 @@ class Weaver:
             links = min(links, self._cloth.rows[start] * partners)
         left = {n: self._cloth.seen(start, Attribute(a.column, a.path[skip:]))[rows] for n, a in relation.left}
         right = {n: self._cloth.seen(key.target, Attribute(a.column, a.path[1:])) for n, a in relation.right}
-        shape = {n: self._cloth.codec(relation.table, a).size for n, a in (*relation.left, *relation.right)}
+        codecs = {n: self._cloth.codec(relation.table, a) for n, a in (*relation.left, *relation.right)}
         seen_links = self._fabric.sizes[relation.table] * self._fabric.share(relation.table, relation.key)
         problem = LinkProblem(
             left,
             right,
-            shape=shape,
+            shape={n: codec.size for n, codec in codecs.items()},
             links=links,
             links_measured=max(seen_links, 1.0),
             kind=relation.kind,
             same_table=same,
             left_may_repeat=self._may_repeat(relation),
+            ordered={n: codec.ordered for n, codec in codecs.items()},
         )
         return problem, rows
 

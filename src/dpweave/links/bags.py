@@ -47,6 +47,10 @@ MOST_CORRELATED = 1_000
 RAREST = 1e-6
 """Share of links that a code is taken to have at least."""
 
+RELATIVE, FLOOR = 0.33, 1e-3
+"""Noise of a code that a share π of the links have is worth avoiding as :math:`\\pi^{-0.33}`: people look at rare values too, and there by
+shares of what is rare. From a thousandth of the links downwards codes are worth the same."""
+
 ROOM = 1.15
 """How much longer than expected a unit's vector may be before it is scaled down: units differ in taste."""
 
@@ -123,7 +127,8 @@ class Bags:
         d = self.units.rows
         seen = {code: max(p, RAREST) for code, p in shares.items()}
         square = {code: (d * p) ** 2 * alike + d * p * (1 - p * alike) for code, p in seen.items()}
-        scales = {code: (square[code] / WORTH[min(len(code), 2)]) ** (1 / 3) for code in shares}
+        worth = {code: WORTH[min(len(code), 2)] * max(p, FLOOR) ** -RELATIVE for code, p in seen.items()}
+        scales = {code: (square[code] / worth[code]) ** (1 / 3) for code in shares}
         length = math.sqrt(sum(square[code] / scales[code] ** 2 for code in shares))
         longest = d * math.sqrt(sum(1 / s**2 for s in scales.values()))
         return Bag(columns, tuple(shares), tuple(scales.values()), min(ROOM * length, longest))

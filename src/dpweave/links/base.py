@@ -42,7 +42,8 @@ class LinkProblem:
     ``links_measured`` is the noisy number of real links, by which measured counts become frequencies; the true one is
     private. ``same_table`` says that left row i and right row i are the same row; then it is not linked to itself
     unless ``self_loops``. ``left_may_repeat`` says that the left rows stand for what the view shows of their table, so that
-    some may be linked more than once, as copies, and others not at all, where degrees tell that the view hides links.
+    some may be linked more than once, as copies, and others not at all, where degrees tell that the view hides links. ``ordered`` names columns whose first so many
+    codes are in order (ages, prices, dates), along which links may lean straight.
     """
 
     left: Mapping[str, IntArray]
@@ -54,6 +55,7 @@ class LinkProblem:
     same_table: bool = False
     self_loops: bool = False
     left_may_repeat: bool = False
+    ordered: Mapping[str, int] = field(default_factory=dict)
     left_rows: int = field(init=False)
     right_rows: int = field(init=False)
 

@@ -38,7 +38,7 @@ from dpweave.links.workload import Workload, cross_workloads
 from dpweave.schema.domain import MAX_CELLS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from dpweave.window import Bag, Columns, FloatArray, Units
 
@@ -183,24 +183,25 @@ class Design:
         sets: dict[Columns, dict[Columns, None]] = {}
         for t in self.everything:
             sets.setdefault(t.left, {})[t.right] = None
-        small = {
-            c: bags.bag(c, ((), *(s for s in rights if s)))
-            for c, rights in sets.items()
-            if any(t.left == c for t in self.components)
-        }
-        small = {c: b for c, b in small.items() if math.prod(bags.left[x].size for x in c) * len(b.codes) <= MAX_CELLS}
+        asked: dict[Columns, dict[Columns, float]] = {}
+        for s, share in zip(self.cliques, self.reserved, strict=True):
+            if share > 0:
+                asked.setdefault(s.left, {})[s.right] = share
+        usual = [(c, rights, 0.0) for c, rights in sets.items() if any(t.left == c for t in self.components)]
+        first = [(c, dict.fromkeys(_inner(rights)), sum(rights.values())) for c, rights in asked.items()]
+        made = [(bags.bag(c, ((), *(s for s in rights if s))), share) for c, rights, share in (*first, *usual)]
+        made = [(b, r) for b, r in made if math.prod(bags.left[x].size for x in b.columns) * len(b.codes) <= MAX_CELLS]
+        lost = any(right not in bags.share for rights in asked.values() for right in rights)
         out = copy(self)
-        out.cliques = [Workload(c, ()) for c in small]
+        out.cliques = [Workload(b.columns, ()) for b, _ in made]
+        out.reserved = np.array([share for _, share in made])
         at = {t: i for i, t in enumerate(self.components)}
         entries = []
-        lost = any(
-            share > 0 and s.right not in bags.share for s, share in zip(self.cliques, self.reserved, strict=True)
-        )
-        for i, (c, bag) in enumerate(() if lost else small.items()):
+        for i, (bag, _) in enumerate(() if lost else made):
             own = {
-                s: told(Workload(c, ()), Workload(s, ()), bags.left)
-                for r in range(len(c) + 1)
-                for s in combinations(c, r)
+                s: told(Workload(bag.columns, ()), Workload(s, ()), bags.left)
+                for r in range(len(bag.columns) + 1)
+                for s in combinations(bag.columns, r)
             }
             theirs = bags.told(bag)
             entries += [
@@ -209,12 +210,7 @@ class Design:
                 if t.left in own and t.right in theirs
             ]
         out._told = _matrix(sparse, entries, (len(out.cliques), len(self.components)))
-        reserved = dict.fromkeys(small, 0.0)
-        for s, share in zip(self.cliques, self.reserved, strict=True):
-            if s.left in reserved:
-                reserved[s.left] += share
-        out.reserved = np.array(list(reserved.values()))
-        return out, list(small.values())
+        return out, [b for b, _ in made]
 
     @property
     def telling(self) -> bool:
@@ -265,6 +261,12 @@ class Design:
         if not shares.any():
             shares[np.argmax(gain)] = 1.0
         return np.asarray(self.reserved + free * shares / shares.sum())
+
+
+def _inner(sets: Iterable[Columns]) -> Iterator[Columns]:
+    """Every part of some column sets, small ones first: a bag's counts of a set lean on those of its parts."""
+    found = {part for s in sets for r in range(1, len(s) + 1) for part in combinations(s, r)}
+    yield from sorted(found, key=lambda s: (len(s), s))
 
 
 def _posterior(variance: FloatArray, precision: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -38,9 +38,10 @@ from dpweave.links.types import LinkOperator, RowTypes
 from dpweave.links.workload import Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from dpweave.links.design import Design
+    from dpweave.links.scene import Residual
     from dpweave.window import Columns, FloatArray, IntArray, Noisy, Window
 
 _ITERATIONS = 300
@@ -235,59 +236,103 @@ def fit_links(
     return _maximise(stage, prior_variances(stage))
 
 
-def prior_variances(stage: Stage) -> dict[Workload, float]:
+class Lean(NamedTuple):
+    """Prior variances of a component's coefficients: those that go straight along columns in order, and the others."""
+
+    straight: float
+    rest: float
+
+
+def prior_variances(stage: Stage) -> dict[Workload, Lean]:
     r"""Empirical Bayes: how large each component's coefficients are, judged by the noisy counts.
 
     Given :math:`\tau^2`, a cell of the residual has variance :math:`m^2 p \tau^2` plus that of the noise. A component's
-    variance is log-normal around that of its order (left and right columns), which is log-normal around the default:
-    two levels, integrated on a grid. The geometric mean is returned, which errs on the side of independence.
+    variance is log-normal around that of its kind (how many left and right columns, straight or not), which is log-normal around
+    the default: two levels, integrated on a grid. The geometric mean is returned, which errs on the side of independence.
+
+    What goes steadily up or down along a column in order, as ratings do with age, is one coefficient of many. It has a variance of its own,
+    so that it is not drowned by the noise of the others, nor lets their noise through.
     """
     logs = np.log(_GRID)
-    likelihood: dict[Workload, FloatArray] = {}
+    kinds: dict[tuple[int, int, bool, bool], dict[Workload, FloatArray]] = {}
     for beyond in stage.residuals():
-        t = beyond.component
-        ps = [stage.scene.margin[c].p for c in t.columns]
-        signal = stage.links**2 * default_variance(t, stage.links) * outer([p * (1 - p) for p in ps])
-        total = signal[..., None] * _GRID + beyond.variance[..., None]
-        cells = -0.5 * np.log(total) - 0.5 * (beyond.table**2)[..., None] / total
-        found = beyond.freedom * cells.reshape(-1, len(_GRID)).sum(axis=0)
-        likelihood[t] = found - found.max()
+        t, lines = beyond.component, stage.lines(beyond.component)
+        for straight in (True, False) if lines else (True,):
+            found = _likelihood(stage, beyond, lines, straight=straight)
+            kinds.setdefault((len(t.left), len(t.right), bool(lines), straight), {})[t] = found - found.max()
     member = -0.5 * ((logs[:, None] - logs) / _MEMBER_DOUBT) ** 2
     member -= np.log(np.exp(member).sum(axis=1, keepdims=True))
-    out: dict[Workload, float] = {}
-    orders: dict[tuple[int, int], list[Workload]] = {}
-    for t in likelihood:
-        orders.setdefault((len(t.left), len(t.right)), []).append(t)
-    for members in orders.values():
+    out: dict[bool, dict[Workload, float]] = {True: {}, False: {}}
+    for (*_, straight), likelihood in kinds.items():
         posterior = -0.5 * (logs / _CLASS_DOUBT) ** 2
-        for t in members:
-            posterior = posterior + np.log(np.exp(member + likelihood[t]).sum(axis=1) + 1e-300)
+        for found in likelihood.values():
+            posterior = posterior + np.log(np.exp(member + found).sum(axis=1) + 1e-300)
         order = np.exp(posterior - posterior.max())
         order /= order.sum()
-        for t in members:
-            own = np.exp(member + likelihood[t]) + 1e-300
+        for t, found in likelihood.items():
+            own = np.exp(member + found) + 1e-300
             weight = order @ (own / own.sum(axis=1, keepdims=True))
-            out[t] = default_variance(t, stage.links) * float(np.exp(weight @ logs))
-    return out
+            out[straight][t] = default_variance(t, stage.links) * float(np.exp(weight @ logs))
+    return {t: Lean(variance, out[False].get(t, variance)) for t, variance in out[True].items()}
+
+
+def _likelihood(stage: Stage, beyond: Residual, lines: Mapping[int, FloatArray], *, straight: bool) -> FloatArray:
+    """Log likelihood of a component's coefficients, straight ones or the rest, for each multiple of the default variance.
+
+    A coefficient along a line of scores x is the sum of the counts by x. What is left beside it has as much less variance.
+    """
+    ps = [stage.scene.margin[c].p for c in beyond.component.columns]
+    table, noise, freedom = beyond.table, beyond.variance, beyond.freedom
+    signal, part = (
+        outer([p * (1 - p) for p in ps]),
+        outer([np.ones(1) if a in lines else p * (1 - p) for a, p in enumerate(ps)]),
+    )
+    if lines:
+        scores = {a: q / np.sqrt(ps[a]) for a, q in lines.items()}
+
+        def along_lines(of: Callable[[FloatArray, FloatArray], FloatArray]) -> FloatArray:
+            return outer([of(ps[a], scores[a]) if a in lines else np.ones(1) for a in range(table.ndim)])
+
+        # A cell's noise, that of its straight part and what they share, in units of noise before centring; scores x do not notice centring.
+        raw = noise / along_lines(lambda p, _x: 1 - 2 * p + len(p) * p**2)
+        line = along_lines(lambda p, x: p * x)
+        sums = (along_lines(lambda _p, x: x) * table).sum(axis=tuple(lines), keepdims=True)
+        blur = (along_lines(lambda _p, x: x**2) * raw).sum(axis=tuple(lines), keepdims=True)
+        if straight:
+            table, noise, signal = sums, blur, part
+            freedom /= math.prod(1 - 1 / len(ps[a]) for a in lines)
+        else:
+            shared = raw * along_lines(lambda p, x: p * x * (x - p * x.sum()))
+            table, noise = table - line * sums, np.maximum(noise - 2 * shared + line**2 * blur, 0.0)
+            signal = np.maximum(signal - line**2 * part, 0.0)
+            freedom *= 1 - math.prod(1 / (len(ps[a]) - 1) for a in lines)
+    strength = stage.links**2 * default_variance(beyond.component, stage.links)
+    total = strength * signal[..., None] * _GRID + noise[..., None] + 1e-300
+    cells = -0.5 * np.log(total) - 0.5 * (table**2)[..., None] / total
+    return np.asarray(freedom * cells.reshape(-1, len(_GRID)).sum(axis=0))
 
 
 class _Coordinates:
     """Whitened coordinates z of all θ, in which the prior is standard normal; components of one shape go together.
 
-    A component's table is its z, centred along every axis, scaled by its prior's width over the root of its margins and
-    bent (:func:`_bent`).
+    A component's table is its z, centred along every axis, scaled by its prior's width, that of straight leans and that of the rest,
+    over the root of its margins and bent (:func:`_bent`). Steps are taken in x, which is z in units of the posterior's width: tens of iterations
+    instead of hundreds.
     """
 
     def __init__(
-        self, stage: Stage, operator: LinkOperator, variance: Mapping[Workload, float], heard: Sequence[Workload]
+        self, stage: Stage, operator: LinkOperator, variance: Mapping[Workload, Lean], heard: Sequence[Workload]
     ) -> None:
         known = stage.precisions()
-        shapes: dict[tuple[int, ...], list[Workload]] = {}
+        shapes: dict[tuple[tuple[int, ...], tuple[int, ...]], list[Workload]] = {}
         for t in heard:
-            shapes.setdefault(tuple(stage.scene.margin[c].size for c in t.columns), []).append(t)
+            shape = tuple(stage.scene.margin[c].size for c in t.columns)
+            shapes.setdefault((shape, tuple(stage.lines(t))), []).append(t)
         self.groups = list(shapes.values())
         places = np.arange(operator.mask.size).reshape(operator.mask.shape)
-        self._where = [np.stack([places[operator.blocks[t]].reshape(shape) for t in g]) for shape, g in shapes.items()]
+        self._where = [
+            np.stack([places[operator.blocks[t]].reshape(shape) for t in group]) for (shape, _), group in shapes.items()
+        ]
         self._roots = [
             [
                 along(
@@ -295,24 +340,48 @@ class _Coordinates:
                 )
                 for axis in range(len(shape))
             ]
-            for shape, group in shapes.items()
+            for (shape, _), group in shapes.items()
         ]
-        self._scale = [
-            along(np.sqrt([variance[t] for t in group]), 0, len(shape) + 1) / math.prod(roots)
-            for (shape, group), roots in zip(shapes.items(), self._roots, strict=True)
+        self._lines = [
+            [
+                (axis + 1, along(np.stack([stage.lines(t)[axis] for t in group]), axis + 1, len(shape) + 1))
+                for axis in axes
+            ]
+            for (shape, axes), group in shapes.items()
         ]
+        self._prior, self._width = [], []
+        for (shape, _), group in shapes.items():
+            leans = np.array([variance[t] for t in group]).T
+            told = np.array([known[t] for t in group])
+            self._prior.append([along(np.sqrt(v), 0, len(shape) + 1) for v in leans])
+            self._width.append([along((1 + v * told) ** -0.5, 0, len(shape) + 1) for v in leans])
         self._starts = np.cumsum([0] + [w.size for w in self._where])
         self._answers = operator.mask.shape
         self.size = int(self._starts[-1])
-        # Steps in units of the posterior's width, component by component: tens of iterations instead of hundreds.
-        width = [1 / math.sqrt(1 + variance[t] * known[t]) for g in self.groups for t in g]
-        self.width = np.repeat(width, [w[0].size for w in self._where for _ in range(len(w))])
+
+    def _bend(self, i: int, tables: FloatArray, sizes: Sequence[FloatArray]) -> FloatArray:
+        """Scale what goes straight by one size and the rest by another: its own adjoint."""
+        straight, rest = sizes
+        if not self._lines[i]:
+            return straight * tables
+        part = tables
+        for axis, q in self._lines[i]:
+            part = q * (q * part).sum(axis=axis, keepdims=True)
+        return rest * tables + (straight - rest) * part
+
+    def _cut(self, flat: FloatArray) -> Iterator[tuple[int, FloatArray]]:
+        for i, where in enumerate(self._where):
+            yield i, flat[self._starts[i] : self._starts[i + 1]].reshape(where.shape)
+
+    def whitened(self, x: FloatArray) -> FloatArray:
+        """Return z at x. Its own adjoint, so that it takes gradients back too."""
+        return np.concatenate([self._bend(i, part, self._width[i]).ravel() for i, part in self._cut(x)])
 
     def deviations(self, z: FloatArray) -> list[FloatArray]:
         """How far each group's densities are off independence, before they are bent."""
         return [
-            scale * _centre(z[self._starts[i] : self._starts[i + 1]].reshape(scale.shape), self._roots[i])
-            for i, scale in enumerate(self._scale)
+            self._bend(i, _centre(part, self._roots[i]), self._prior[i]) / math.prod(self._roots[i])
+            for i, part in self._cut(z)
         ]
 
     def stacked(self, deviations: Sequence[FloatArray]) -> FloatArray:
@@ -325,11 +394,11 @@ class _Coordinates:
     def gradient(self, slope: FloatArray, deviations: Sequence[FloatArray]) -> FloatArray:
         """Pull a gradient in θ back to z."""
         flat = slope.reshape(-1)
-        parts_ = [
-            _centre(s * flat[w] / (1 + np.maximum(off, 0.0)), r)
-            for s, w, r, off in zip(self._scale, self._where, self._roots, deviations, strict=True)
-        ]
-        return np.concatenate([part.ravel() for part in parts_])
+        out = []
+        for i, (where, off) in enumerate(zip(self._where, deviations, strict=True)):
+            pulled = flat[where] / (1 + np.maximum(off, 0.0)) / math.prod(self._roots[i])
+            out.append(_centre(self._bend(i, pulled, self._prior[i]), self._roots[i]).ravel())
+        return np.concatenate(out)
 
 
 def _bent(off: FloatArray) -> FloatArray:
@@ -379,11 +448,11 @@ class _Slack:
             out[block] = found[self.outside.blocks[t]]
 
 
-def _maximise(stage: Stage, variance: Mapping[Workload, float]) -> LinkFit:
+def _maximise(stage: Stage, variance: Mapping[Workload, Lean]) -> LinkFit:
     """Minimise the objective by L-BFGS from independent wiring."""
     from scipy.optimize import minimize
 
-    heard = stage.heard(variance, least=_SILENT)
+    heard = stage.heard({t: max(lean) for t, lean in variance.items()}, least=_SILENT)
     if not heard:
         return LinkFit(stage.scene.problem.shape, {}, 0, converged=True)
     tables = {s: t for s, t in stage.tables.items() if t.blur is None or not set(heard).isdisjoint(stage.told(s))}
@@ -406,7 +475,7 @@ def _maximise(stage: Stage, variance: Mapping[Workload, float]) -> LinkFit:
         return p, mass
 
     def objective(x: FloatArray) -> tuple[float, FloatArray]:
-        z = x * place.width
+        z = place.whitened(x)
         leans = place.deviations(z)
         p, mass = spread(place.stacked(leans))
         off = stage.links * operator.histogram(p) - target
@@ -418,7 +487,7 @@ def _maximise(stage: Stage, variance: Mapping[Workload, float]) -> LinkFit:
         if slack is not None:
             slack.slope(mass * (mean - (mass * mean).sum()), slope)
         gradient = z + place.gradient(slope, leans)
-        return float(0.5 * (precision * off**2).sum() + 0.5 * z @ z), gradient * place.width
+        return float(0.5 * (precision * off**2).sum() + 0.5 * z @ z), place.whitened(gradient)
 
     result = minimize(
         objective,
@@ -427,7 +496,7 @@ def _maximise(stage: Stage, variance: Mapping[Workload, float]) -> LinkFit:
         method="L-BFGS-B",
         options={"maxiter": _ITERATIONS, "ftol": _ENOUGH, "maxcor": 20},
     )
-    leans = place.deviations(result.x * place.width)
+    leans = place.deviations(place.whitened(result.x))
     answers = operator.histogram(spread(place.stacked(leans))[0])
     joint = {s: (answers[operator.blocks[s]], t.weight) for s, t in tables.items()}
     bent = [_bent(off) for off in leans]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 FIT_CELLS = 1 << 18
 """Pairs of row types that a fit sees at most: of more, a sample stands for all (ALGORITHMS B4)."""
+
+_SHORTEST = 3
+"""Values in order that a column must have for a straight lean to be less than all it can do."""
 
 LINKS_DOUBT = 0.1
 """Relative standard error with which the number of links in the view is taken as known."""
@@ -188,6 +192,27 @@ class Stage:
                 if t in out:
                     out[t] += counted.weight * self.links**2 * told(s, t, self.scene.margin)
         return out
+
+    def lines(self, component: Workload) -> dict[int, FloatArray]:
+        r"""Axes of a component along which codes are in order, with the unit vector :math:`q = \sqrt p\, x` of a straight lean.
+
+        x are places in that order, of mean 0 and variance 1, and 0 for codes that are not in it (null). Right columns of bags share noise
+        between their values, so that there straight leans are not told apart.
+        """
+        out = {}
+        for axis, c in enumerate(component.columns):
+            count, p = self.scene.problem.ordered.get(c, 0), self.scene.margin[c].p
+            if count < _SHORTEST or (c in self.scene.right and self._bagged):
+                continue
+            x = np.where(np.arange(len(p)) < count, np.arange(len(p), dtype=np.float64), 0.0)
+            inside = np.where(np.arange(len(p)) < count, p, 0.0)
+            x = np.where(inside > 0, x - inside @ x / inside.sum(), 0.0)
+            out[axis] = np.sqrt(p) * x / np.sqrt(inside @ x**2)
+        return out
+
+    @cached_property
+    def _bagged(self) -> bool:
+        return any(t.blur is not None for t in self.tables.values())
 
     def heard(self, variance: Mapping[Workload, float], *, least: float) -> list[Workload]:
         """Components of which the counts tell at least so much, in units of what is known of them before."""

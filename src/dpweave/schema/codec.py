@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,6 +38,16 @@ class Codec:
     def size(self) -> int:
         """Number of codes."""
         return size(self.domain, nullable=self.column.nullable)
+
+    @property
+    def ordered(self) -> int:
+        """How many codes, from the first on, are in the order of their values: none for names."""
+        match self.domain:
+            case Bins(edges=edges):
+                return len(edges) - 1
+            case Categories(values=values) if not any(isinstance(v, str | bool) for v in values):
+                return len(values) if all(a < b for a, b in pairwise(values)) else 0  # type: ignore[operator]
+        return 0
 
     @property
     def null_code(self) -> int:
