@@ -86,6 +86,7 @@ class MovieLens:
         }
         self.right = {c: movies[c].to_numpy().astype(np.int64) for c in movies.column_names if c.startswith("is_")}
         self.shape = {c: int(v.max()) + 1 for c, v in (self.left | self.right).items()}
+        self.ordered = {"age": self.shape["age"]}  # as text, too, ages are in order: 1, 18, 25 and so on
         position = [
             {key: i for i, key in enumerate(t[c].to_pylist())} for t, c in ((users, "user_id"), (movies, "movie_id"))
         ]
@@ -164,7 +165,7 @@ def paper_setting(seeds: int, *, pgd: bool, tables: list[str]) -> None:
 
     def run(name: str, method: str, epsilon: float, seed: int) -> Figures:
         left, right = sides(name, seed)
-        problem = LinkProblem(left, right, shape=data.shape, links=m, links_measured=m)
+        problem = LinkProblem(left, right, shape=data.shape, links=m, links_measured=m, ordered=data.ordered)
         rng = np.random.default_rng(seed)
         if method == "random":
             return distance(score(data, random_links(problem, rng), left, right))
@@ -241,7 +242,14 @@ def full_setting(seeds: int, *, only: list[str], bound: int = 20) -> None:
         popular, spent = movie_popularity(data, view, bound, rho * share, seed)
         found = MAP(3).learn(
             data.window(view, real, float(bound), seed, bound=bound),
-            LinkProblem(left, data.right, shape=shape, links=links, links_measured=links),
+            LinkProblem(
+                left,
+                data.right,
+                shape=shape,
+                links=links,
+                links_measured=links,
+                ordered=data.ordered | {"degree": shape["degree"]},
+            ),
             rho=rho * share - spent,
             rng=rng,
             progress=quiet,
@@ -383,7 +391,15 @@ def _relation(
             found[:, 1] = rng.integers(0, len(next(iter(right.values()))), len(pairs))
     else:
         codes = {c: v[pairs[:, 0]] for c, v in left.items()} | {c: v[pairs[:, 1]] for c, v in right.items()}
-        problem = LinkProblem(left, right, shape=shape, links=len(pairs), links_measured=len(pairs), kind="one-to-many")
+        problem = LinkProblem(
+            left,
+            right,
+            shape=shape,
+            links=len(pairs),
+            links_measured=len(pairs),
+            kind="one-to-many",
+            ordered=shape,  # all columns are numbers
+        )
         window = ArrayWindow(codes, shape, l1=8.0, l2=8.0, seed=seed)
         found = MAP(3).learn(window, problem, rho=rho, rng=rng, progress=quiet, degrees=degrees).pairs
     distances = [
@@ -416,7 +432,9 @@ def truly_random(seeds: int) -> None:
 
     def run(epsilon: float, seed: int) -> Figures:
         rng = np.random.default_rng(seed)
-        problem = LinkProblem(data.left, data.right, shape=data.shape, links=10_075, links_measured=10_075)
+        problem = LinkProblem(
+            data.left, data.right, shape=data.shape, links=10_075, links_measured=10_075, ordered=data.ordered
+        )
         data.pairs = random_links(problem, rng)
         data.truth = data.answers(data.pairs, data.left)
         window = data.window(data.pairs, data.left, 10 * math.sqrt(2), seed)

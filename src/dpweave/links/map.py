@@ -55,6 +55,9 @@ _CLASS_DOUBT = math.log(8.0)
 _MEMBER_DOUBT = 3.0
 """Spread of log variance: of an order of components around its default, of a component around its order. Within an order a
 few components are strong and most are next to nothing, so that one must not be taken for the other."""
+_LINES_DOUBT, _LINE_DOUBT = 1.5, 1.2
+"""The same for straight leans: of all in an order around that order, and of one around all. One coefficient tells too little of its own
+variance to stand alone, and what it tells is the lean by itself, while θ is the lean beside that of all other columns."""
 
 
 @dataclass(frozen=True)
@@ -247,33 +250,41 @@ def prior_variances(stage: Stage) -> dict[Workload, Lean]:
     r"""Empirical Bayes: how large each component's coefficients are, judged by the noisy counts.
 
     Given :math:`\tau^2`, a cell of the residual has variance :math:`m^2 p \tau^2` plus that of the noise. A component's
-    variance is log-normal around that of its kind (how many left and right columns, straight or not), which is log-normal around
-    the default: two levels, integrated on a grid. The geometric mean is returned, which errs on the side of independence.
+    variance is log-normal around that of its order (left and right columns), which is log-normal around the default:
+    two levels, integrated on a grid. The geometric mean is returned, which errs on the side of independence.
 
-    What goes steadily up or down along a column in order, as ratings do with age, is one coefficient of many. It has a variance of its own,
-    so that it is not drowned by the noise of the others, nor lets their noise through.
+    What goes steadily up or down along a column in order, as ratings do with age, is one coefficient of many. It has a variance of its own, around
+    that of the order's straight leans, so that it is not drowned by the noise of the others, nor lets their noise through.
     """
     logs = np.log(_GRID)
-    kinds: dict[tuple[int, int, bool, bool], dict[Workload, FloatArray]] = {}
+    orders: dict[tuple[int, int], dict[bool, dict[Workload, FloatArray]]] = {}
     for beyond in stage.residuals():
         t, lines = beyond.component, stage.lines(beyond.component)
-        for straight in (True, False) if lines else (True,):
-            found = _likelihood(stage, beyond, lines, straight=straight)
-            kinds.setdefault((len(t.left), len(t.right), bool(lines), straight), {})[t] = found - found.max()
-    member = -0.5 * ((logs[:, None] - logs) / _MEMBER_DOUBT) ** 2
-    member -= np.log(np.exp(member).sum(axis=1, keepdims=True))
+        found = orders.setdefault((len(t.left), len(t.right)), {False: {}, True: {}})
+        for straight in (True, False) if lines else (False,):
+            found[straight][t] = _likelihood(stage, beyond, lines, straight=straight)
     out: dict[bool, dict[Workload, float]] = {True: {}, False: {}}
-    for (*_, straight), likelihood in kinds.items():
-        posterior = -0.5 * (logs / _CLASS_DOUBT) ** 2
-        for found in likelihood.values():
-            posterior = posterior + np.log(np.exp(member + found).sum(axis=1) + 1e-300)
-        order = np.exp(posterior - posterior.max())
-        order /= order.sum()
-        for t, found in likelihood.items():
-            own = np.exp(member + found) + 1e-300
-            weight = order @ (own / own.sum(axis=1, keepdims=True))
-            out[straight][t] = default_variance(t, stage.links) * float(np.exp(weight @ logs))
-    return {t: Lean(variance, out[False].get(t, variance)) for t, variance in out[True].items()}
+    for found in orders.values():
+        typical = np.exp(-0.5 * (logs / _CLASS_DOUBT) ** 2)
+        for straight, doubt in ((False, _MEMBER_DOUBT), (True, _LINE_DOUBT)):
+            member = _around(logs, doubt)
+            posterior = np.log(typical)
+            for likelihood in found[straight].values():
+                posterior = posterior + np.log(member @ np.exp(likelihood) + 1e-300)
+            order = np.exp(posterior - posterior.max())
+            order /= order.sum()
+            for t, likelihood in found[straight].items():
+                own = member * np.exp(likelihood) + 1e-300
+                weight = order @ (own / own.sum(axis=1, keepdims=True))
+                out[straight][t] = default_variance(t, stage.links) * float(np.exp(weight @ logs))
+            typical = order @ _around(logs, _LINES_DOUBT)  # of straight leans, before they are looked at
+    return {t: Lean(out[True].get(t, variance), variance) for t, variance in out[False].items()}
+
+
+def _around(logs: FloatArray, doubt: float) -> FloatArray:
+    """Probabilities of a log variance around each of the grid, in rows."""
+    weight = np.exp(-0.5 * ((logs[:, None] - logs) / doubt) ** 2)
+    return np.asarray(weight / weight.sum(axis=1, keepdims=True))
 
 
 def _likelihood(stage: Stage, beyond: Residual, lines: Mapping[int, FloatArray], *, straight: bool) -> FloatArray:
@@ -309,7 +320,8 @@ def _likelihood(stage: Stage, beyond: Residual, lines: Mapping[int, FloatArray],
     strength = stage.links**2 * default_variance(beyond.component, stage.links)
     total = strength * signal[..., None] * _GRID + noise[..., None] + 1e-300
     cells = -0.5 * np.log(total) - 0.5 * (table**2)[..., None] / total
-    return np.asarray(freedom * cells.reshape(-1, len(_GRID)).sum(axis=0))
+    found = freedom * cells.reshape(-1, len(_GRID)).sum(axis=0)
+    return np.asarray(found - found.max())
 
 
 class _Coordinates:

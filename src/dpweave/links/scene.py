@@ -197,9 +197,12 @@ class Stage:
         r"""Axes of a component along which codes are in order, with the unit vector :math:`q = \sqrt p\, x` of a straight lean.
 
         x are places in that order, of mean 0 and variance 1, and 0 for codes that are not in it (null). Right columns of bags share noise
-        between their values, so that there straight leans are not told apart.
+        between their values, so that there straight leans are not told apart; nor are they in what one side shows by itself, where there are few
+        of them and each is a chance to take noise for a lean.
         """
-        out = {}
+        out: dict[int, FloatArray] = {}
+        if not component.left or not component.right:
+            return out
         for axis, c in enumerate(component.columns):
             count, p = self.scene.problem.ordered.get(c, 0), self.scene.margin[c].p
             if count < _SHORTEST or (c in self.scene.right and self._bagged):
