@@ -349,20 +349,21 @@ class _Task:
             codes[side] = encode_table(self.arrows[f"synthetic_{side}"], {c.name: _codec(c) for c in table.modelled})
         side_of = {"left": relation.left, "right": relation.right}
         named = {s: {n: codes[s][a.column] for n, a in side_of[s]} for s in side_of}
-        shape: dict[str, int] = {}
+        codecs: dict[str, Codec] = {}
         for side in ("left", "right"):
             table = plan.table["left" if self.selfish else side]
-            shape |= {n: _codec(table.column[a.column]).size for n, a in side_of[side]}
+            codecs |= {n: _codec(table.column[a.column]) for n, a in side_of[side]}
         return LinkProblem(
             named["left"],
             named["right"],
-            shape=shape,
+            shape={n: codec.size for n, codec in codecs.items()},
             links=links,
             links_measured=max(measured, 1.0),
             kind=self.kind,
             same_table=self.selfish
             and self.arrows["synthetic_left"].num_rows == self.arrows["synthetic_right"].num_rows,
             self_loops=self.self_loops,
+            ordered={n: codec.ordered for n, codec in codecs.items()},
         )
 
     def count(self, curator: Curator, plan: Plan, *, rho: float) -> tuple[float, float]:

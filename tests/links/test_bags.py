@@ -256,3 +256,32 @@ def test_links_that_lean_nowhere_are_wired_as_well_as_at_random():
                 off.append(np.abs(joint[0] - joint[1]).sum() / 1200)
             errors.append(np.mean(off))
     assert np.mean(learned) < 1.03 * np.mean(chance)
+
+
+def test_what_was_asked_for_has_a_bag_of_its_own_with_less_noise_than_in_the_large_one(world):
+    problem, degrees = _problem(world), _degrees()
+    scene = Scene.of(problem, degrees)
+    asked = {("job", genre): 1.0 for genre in GENRES}
+    design = scene.design(3, asked)
+    counting, bags = design.counting(scene.bags(design, SHARED))
+    first, usual = (b for b in bags if b.columns == ("job",))
+    assert {tuple(c for c, _ in code) for code in first.codes} == {(), *((g,) for g in GENRES)}
+    assert set(first.codes) < set(usual.codes)
+    reserved = dict(zip(map(id, bags), counting.reserved, strict=True))
+    assert reserved[id(first)] == pytest.approx(design.reserved.sum())
+    assert sum(reserved.values()) == pytest.approx(reserved[id(first)])
+    for code, scale in zip(first.codes, first.scales, strict=True):
+        assert first.clip * scale < 0.9 * usual.clip * usual.scales[usual.codes.index(code)]
+
+
+def test_rare_values_have_less_noise_and_values_that_hardly_occur_shape_nothing():
+    p = np.array([0.9, 0.0899, 0.01, 1e-4])
+    margins = {"kind": Margin(p / p.sum())}
+    codes = {"kind": np.repeat(np.arange(4), [9000, 899, 100, 1])}
+    bags = Bags.of(codes, np.ones(10_000), {}, margins, units=Units(200, frozenset()), sets=[("kind",)])
+    bag = bags.bag((), [(), ("kind",)])
+    noise = {code[0][1]: s for code, s in zip(bag.codes, bag.scales, strict=True) if code}
+    # By shares of what is rare a value with a ninth of the links has more noise, but not nine times as much less.
+    assert noise[3] < noise[2] < noise[1] < 9 * noise[2]
+    alone = Bags.of(codes, np.ones(10_000), {}, margins, units=Units(200, frozenset()), sets=[]).bag((), [()])
+    assert bag.clip * bag.scales[bag.codes.index(())] < 3 * alone.clip * alone.scales[0]

@@ -293,3 +293,19 @@ def test_other_is_spread_where_there_is_no_room_for_its_name():
 def test_axis_is_monotone():
     assert to_axis(Type("time"), time(1, 0, 1)) == 3601
     assert to_axis(Type("date"), date(1970, 1, 2)) == 1
+
+
+@pytest.mark.parametrize(
+    ("domain", "ordered"),
+    [
+        (Bins((0, 10, 20, 50)), 3),
+        (Categories((1, 2, 3, 4, 5)), 5),
+        (Categories((1, 2, 3), other=True), 3),
+        (Categories((3, 1, 2)), 0),
+        (Categories(("a", "b")), 0),
+        (Categories((False, True)), 0),
+        (Opaque(), 0),
+    ],
+)
+def test_codes_are_in_order_where_values_are(domain, ordered):
+    assert Codec(Column("c", Type.parse("int64"), nullable=True), domain).ordered == ordered

@@ -23,16 +23,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpweave.errors import UsageError
-from dpweave.links.bags import outer
 from dpweave.links.base import LinkProblem, LinkResult
 from dpweave.links.degrees import UNKNOWN, Degrees
 from dpweave.links.design import default_variance
 from dpweave.links.drawing import draw_links
+from dpweave.links.prior import prior_variances
 from dpweave.links.scene import Scene, Stage, along
 from dpweave.links.types import LinkOperator, RowTypes
 from dpweave.links.workload import Workload
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from dpweave.links.design import Design
-    from dpweave.links.scene import Residual
+    from dpweave.links.prior import Lean
     from dpweave.window import Columns, FloatArray, IntArray, Noisy, Window
 
 _ITERATIONS = 300
@@ -49,15 +49,6 @@ _ENOUGH = 1e-5
 """A step that lowers the objective by less than this share of it is the last: far less than noise moves it by."""
 _SILENT = 1e-3
 """Precision of the counts, in units of the prior's, below which a component is left at nothing: it would stay there anyway."""
-_GRID = np.geomspace(1e-4, 1e3, 36)
-"""Multiples of the default prior variance that empirical Bayes weighs up."""
-_CLASS_DOUBT = math.log(8.0)
-_MEMBER_DOUBT = 3.0
-"""Spread of log variance: of an order of components around its default, of a component around its order. Within an order a
-few components are strong and most are next to nothing, so that one must not be taken for the other."""
-_LINES_DOUBT, _LINE_DOUBT = 1.5, 1.2
-"""The same for straight leans: of all in an order around that order, and of one around all. One coefficient tells too little of its own
-variance to stand alone, and what it tells is the lean by itself, while θ is the lean beside that of all other columns."""
 
 
 @dataclass(frozen=True)
@@ -237,91 +228,6 @@ def fit_links(
         return LinkFit(problem.shape, {}, 0, converged=True)
     stage = Stage.of(scene, measured, rng)
     return _maximise(stage, prior_variances(stage))
-
-
-class Lean(NamedTuple):
-    """Prior variances of a component's coefficients: those that go straight along columns in order, and the others."""
-
-    straight: float
-    rest: float
-
-
-def prior_variances(stage: Stage) -> dict[Workload, Lean]:
-    r"""Empirical Bayes: how large each component's coefficients are, judged by the noisy counts.
-
-    Given :math:`\tau^2`, a cell of the residual has variance :math:`m^2 p \tau^2` plus that of the noise. A component's
-    variance is log-normal around that of its order (left and right columns), which is log-normal around the default:
-    two levels, integrated on a grid. The geometric mean is returned, which errs on the side of independence.
-
-    What goes steadily up or down along a column in order, as ratings do with age, is one coefficient of many. It has a variance of its own, around
-    that of the order's straight leans, so that it is not drowned by the noise of the others, nor lets their noise through.
-    """
-    logs = np.log(_GRID)
-    orders: dict[tuple[int, int], dict[bool, dict[Workload, FloatArray]]] = {}
-    for beyond in stage.residuals():
-        t, lines = beyond.component, stage.lines(beyond.component)
-        found = orders.setdefault((len(t.left), len(t.right)), {False: {}, True: {}})
-        for straight in (True, False) if lines else (False,):
-            found[straight][t] = _likelihood(stage, beyond, lines, straight=straight)
-    out: dict[bool, dict[Workload, float]] = {True: {}, False: {}}
-    for found in orders.values():
-        typical = np.exp(-0.5 * (logs / _CLASS_DOUBT) ** 2)
-        for straight, doubt in ((False, _MEMBER_DOUBT), (True, _LINE_DOUBT)):
-            member = _around(logs, doubt)
-            posterior = np.log(typical)
-            for likelihood in found[straight].values():
-                posterior = posterior + np.log(member @ np.exp(likelihood) + 1e-300)
-            order = np.exp(posterior - posterior.max())
-            order /= order.sum()
-            for t, likelihood in found[straight].items():
-                own = member * np.exp(likelihood) + 1e-300
-                weight = order @ (own / own.sum(axis=1, keepdims=True))
-                out[straight][t] = default_variance(t, stage.links) * float(np.exp(weight @ logs))
-            typical = order @ _around(logs, _LINES_DOUBT)  # of straight leans, before they are looked at
-    return {t: Lean(out[True].get(t, variance), variance) for t, variance in out[False].items()}
-
-
-def _around(logs: FloatArray, doubt: float) -> FloatArray:
-    """Probabilities of a log variance around each of the grid, in rows."""
-    weight = np.exp(-0.5 * ((logs[:, None] - logs) / doubt) ** 2)
-    return np.asarray(weight / weight.sum(axis=1, keepdims=True))
-
-
-def _likelihood(stage: Stage, beyond: Residual, lines: Mapping[int, FloatArray], *, straight: bool) -> FloatArray:
-    """Log likelihood of a component's coefficients, straight ones or the rest, for each multiple of the default variance.
-
-    A coefficient along a line of scores x is the sum of the counts by x. What is left beside it has as much less variance.
-    """
-    ps = [stage.scene.margin[c].p for c in beyond.component.columns]
-    table, noise, freedom = beyond.table, beyond.variance, beyond.freedom
-    signal, part = (
-        outer([p * (1 - p) for p in ps]),
-        outer([np.ones(1) if a in lines else p * (1 - p) for a, p in enumerate(ps)]),
-    )
-    if lines:
-        scores = {a: q / np.sqrt(ps[a]) for a, q in lines.items()}
-
-        def along_lines(of: Callable[[FloatArray, FloatArray], FloatArray]) -> FloatArray:
-            return outer([of(ps[a], scores[a]) if a in lines else np.ones(1) for a in range(table.ndim)])
-
-        # A cell's noise, that of its straight part and what they share, in units of noise before centring; scores x do not notice centring.
-        raw = noise / along_lines(lambda p, _x: 1 - 2 * p + len(p) * p**2)
-        line = along_lines(lambda p, x: p * x)
-        sums = (along_lines(lambda _p, x: x) * table).sum(axis=tuple(lines), keepdims=True)
-        blur = (along_lines(lambda _p, x: x**2) * raw).sum(axis=tuple(lines), keepdims=True)
-        if straight:
-            table, noise, signal = sums, blur, part
-            freedom /= math.prod(1 - 1 / len(ps[a]) for a in lines)
-        else:
-            shared = raw * along_lines(lambda p, x: p * x * (x - p * x.sum()))
-            table, noise = table - line * sums, np.maximum(noise - 2 * shared + line**2 * blur, 0.0)
-            signal = np.maximum(signal - line**2 * part, 0.0)
-            freedom *= 1 - math.prod(1 / (len(ps[a]) - 1) for a in lines)
-    strength = stage.links**2 * default_variance(beyond.component, stage.links)
-    total = strength * signal[..., None] * _GRID + noise[..., None] + 1e-300
-    cells = -0.5 * np.log(total) - 0.5 * (table**2)[..., None] / total
-    found = freedom * cells.reshape(-1, len(_GRID)).sum(axis=0)
-    return np.asarray(found - found.max())
 
 
 class _Coordinates:

@@ -194,9 +194,9 @@ class Stage:
         return out
 
     def lines(self, component: Workload) -> dict[int, FloatArray]:
-        r"""Axes of a component along which codes are in order, with the unit vector :math:`q = \sqrt p\, x` of a straight lean.
+        """Axes of a component along which codes are in order, each with the unit vector of a straight lean (:func:`line`).
 
-        x are places in that order, of mean 0 and variance 1, and 0 for codes that are not in it (null). Right columns of bags share noise
+        Right columns of bags share noise
         between their values, so that there straight leans are not told apart; nor are they in what one side shows by itself, where there are few
         of them and each is a chance to take noise for a lean.
         """
@@ -204,13 +204,9 @@ class Stage:
         if not component.left or not component.right:
             return out
         for axis, c in enumerate(component.columns):
-            count, p = self.scene.problem.ordered.get(c, 0), self.scene.margin[c].p
-            if count < _SHORTEST or (c in self.scene.right and self._bagged):
-                continue
-            x = np.where(np.arange(len(p)) < count, np.arange(len(p), dtype=np.float64), 0.0)
-            inside = np.where(np.arange(len(p)) < count, p, 0.0)
-            x = np.where(inside > 0, x - inside @ x / inside.sum(), 0.0)
-            out[axis] = np.sqrt(p) * x / np.sqrt(inside @ x**2)
+            count = self.scene.problem.ordered.get(c, 0)
+            if count >= _SHORTEST and not (c in self.scene.right and self._bagged):
+                out[axis] = line(self.scene.margin[c].p, count)
         return out
 
     @cached_property
@@ -283,6 +279,18 @@ class Residual:
     variance: FloatArray
     freedom: float
     even: float | None
+
+
+def line(p: FloatArray, count: int) -> FloatArray:
+    r"""Unit vector :math:`\sqrt p\, x` of a straight lean along the first ``count`` values of a column with margin p.
+
+    >>> line(np.array([0.25, 0.5, 0.25]), 3).round(3)
+    array([-0.707,  0.   ,  0.707])
+    """
+    place = np.arange(len(p), dtype=np.float64)
+    inside = np.where(place < count, p, 0.0)
+    x = np.where(place < count, place - inside @ place / inside.sum(), 0.0)
+    return np.asarray(np.sqrt(p) * x / np.sqrt(inside @ x**2))
 
 
 def _room(scene: Scene, side: str, columns: Sequence[str]) -> int:
