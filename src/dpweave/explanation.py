@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from dpweave.budget import (
@@ -28,7 +27,7 @@ from dpweave.budget import (
 from dpweave.explanationtext import short
 from dpweave.forecast import Forecast, forecast
 from dpweave.links.bags import Bags
-from dpweave.links.design import even_margin
+from dpweave.links.design import even_margin, inner_sets
 from dpweave.privacy.accounting import gaussian_sigma, split
 from dpweave.privacy.sensitivity import movement, units_of
 from dpweave.relations import degree_codecs, derived_codecs, measured_columns, relations
@@ -281,11 +280,11 @@ def _bagged_noise(plan: Plan, relation: LinkedRelation, names: Sequence[str], *,
     left, right = ({c: even_margin(n) for c, n in side.items()} for side in varying(plan, relation))
     own = tuple(c for c in names if c in left)
     wanted = tuple(c for c in right if c in names)
-    sets = [s for i in range(len(wanted) + 1) for s in combinations(right, i)]
-    bag = Bags.even(left, right, units=units, sets=sets).bag(own, sets)
+    alike = {columns: w for columns, w in weights.items() if {c for c in columns if c in left} == set(own)}
+    sets = list(inner_sets(tuple(c for c in right if c in columns) for columns in alike))
+    bag = Bags.even(left, right, units=units, sets=sets).bag(own, [(), *sets])
     scales = [s for code, s in zip(bag.codes, bag.scales, strict=True) if tuple(c for c, _ in code) == wanted]
-    alike = sum(w for columns, w in weights.items() if {c for c in columns if c in left} == set(own))
-    rho *= alike / (1 + sum(weights.values()))
+    rho *= sum(alike.values()) / (1 + sum(weights.values()))
     return gaussian_sigma(bag.clip, rho) * (sum(scales) / len(scales) if scales else max(bag.scales))
 
 

@@ -188,7 +188,7 @@ class Design:
             if share > 0:
                 asked.setdefault(s.left, {})[s.right] = share
         usual = [(c, rights, 0.0) for c, rights in sets.items() if any(t.left == c for t in self.components)]
-        first = [(c, dict.fromkeys(_inner(rights)), sum(rights.values())) for c, rights in asked.items()]
+        first = [(c, dict.fromkeys(inner_sets(rights)), sum(rights.values())) for c, rights in asked.items()]
         made = [(bags.bag(c, ((), *(s for s in rights if s))), share) for c, rights, share in (*first, *usual)]
         made = [(b, r) for b, r in made if math.prod(bags.left[x].size for x in b.columns) * len(b.codes) <= MAX_CELLS]
         lost = any(right not in bags.share for rights in asked.values() for right in rights)
@@ -263,7 +263,7 @@ class Design:
         return np.asarray(self.reserved + free * shares / shares.sum())
 
 
-def _inner(sets: Iterable[Columns]) -> Iterator[Columns]:
+def inner_sets(sets: Iterable[Columns]) -> Iterator[Columns]:
     """Every part of some column sets, small ones first: a bag's counts of a set lean on those of its parts."""
     found = {part for s in sets for r in range(1, len(s) + 1) for part in combinations(s, r)}
     yield from sorted(found, key=lambda s: (len(s), s))
