@@ -47,8 +47,10 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "links.json"
 PAGE = ROOT / "docs" / "decisions" / "links-map.md"
-LINK_SHARE = 0.2
+LINK_SHARE = 0.15
 """Share of rho for links where the user table is paid from the same budget."""
+BOUND = 100
+"""Ratings of a user that are looked at."""
 
 Figures = dict[str, float]
 
@@ -206,7 +208,7 @@ def score(
         data.right = kept
 
 
-def full_setting(seeds: int, *, only: list[str], bound: int = 20) -> None:
+def full_setting(seeds: int, *, only: list[str], bound: int = BOUND) -> None:
     """Users protected as entities, movies public, against the untruncated truth; total (eps, 1e-6).
 
     "real users": links alone are judged, with the users' own rows and degrees and three quarters of the budget.
@@ -256,7 +258,7 @@ def full_setting(seeds: int, *, only: list[str], bound: int = 20) -> None:
             degrees=Degrees(
                 left=wanted,
                 left_seen=seen(wanted, bound),
-                right=None if popular is None else whole(popular * (links / popular.sum()), links, rng, shuffle=True),
+                right_weights=popular,
             ),
         )
         return distance(data.error(found.pairs, left)) | degree_errors(data, left, wanted, degrees)

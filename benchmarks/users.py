@@ -1,7 +1,7 @@
 """A user table with degrees for benchmarks/links.py, made of the library's own pieces as ``dw.fit`` puts them together.
 
-1. A tenth of the budget counts degrees alone, in the buckets of a fit, and cuts them into groups (``tables.domains``).
-2. The rest goes to all pairs of columns (``tables.woven``), weighed by the link workloads that each enters.
+1. A twentieth of the budget counts degrees alone, in the buckets of a fit, and cuts them into groups (``tables.domains``).
+2. The rest goes to all pairs of columns (``tables.woven``), weighed by the link workloads that each enters: nothing else is looked at here.
 3. Degrees are dealt out within the groups (``links.tilt``).
 """
 
@@ -19,7 +19,7 @@ from dpweave.tables.domains import degree_groups, degree_histogram
 from dpweave.tables.woven import seen_through_links
 from tests.windows import ArrayWindow
 
-COUNTED = 0.1
+COUNTED = 0.05
 """Share of the table's budget for the distribution of degrees."""
 DEGREE = "degree"
 
@@ -47,13 +47,14 @@ def synthetic_users(
     fine, counts = degree_histogram(noisy, edges, groups)
     rows = max(int(noisy.counts.sum()), 1)
 
+    seen = seen_through_links(list(codes), DEGREE, others=len(others), k=3)
     table = {**codes, DEGREE: bucketed(degrees, groups)}
     sizes = {c: shape[c] for c in codes} | {DEGREE: len(groups) - 1}
     model = table_model("woven").fit(
         ArrayWindow(table, sizes, seed=seed + 1),
         rho=rho * (1 - COUNTED),
         rows=float(rows),
-        structure=Structure(linked=seen_through_links(list(codes), DEGREE, others=len(others), k=3)),
+        structure=Structure(workload=seen, linked=seen),
         progress=lambda _what, _share: None,
     )
     made = dict(model.sample(rows, rng))

@@ -117,6 +117,9 @@ class ArrayWindow:
         vectors = sparse.csr_array(
             (1 / np.array(bag.scales)[j], (self._unit[i], cell[i] * codes + j)), shape=(people, cells * codes)
         )
+        if bag.centred:
+            every = sparse.csr_array((np.ones(self.size), (self._unit, cell)), shape=(people, cells))
+            vectors = vectors - sparse.kron(every, np.array(bag.centres) / np.array(bag.scales), format="csr")
         vectors.sum_duplicates()
         length = np.sqrt(vectors.multiply(vectors).sum(axis=1))
         factor = np.minimum(1.0, bag.clip / np.maximum(length, 1e-300))

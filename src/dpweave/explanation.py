@@ -26,7 +26,7 @@ from dpweave.budget import (
 )
 from dpweave.explanationtext import short
 from dpweave.forecast import Forecast, forecast
-from dpweave.links.bags import Bags
+from dpweave.links.bags import FIRST, Bags
 from dpweave.links.design import even_margin, inner_sets
 from dpweave.privacy.accounting import gaussian_sigma, split
 from dpweave.privacy.sensitivity import movement, units_of
@@ -282,9 +282,9 @@ def _bagged_noise(plan: Plan, relation: LinkedRelation, names: Sequence[str], *,
     wanted = tuple(c for c in right if c in names)
     alike = {columns: w for columns, w in weights.items() if {c for c in columns if c in left} == set(own)}
     sets = list(inner_sets(tuple(c for c in right if c in columns) for columns in alike))
-    bag = Bags.even(left, right, units=units, sets=sets).bag(own, [(), *sets])
+    bag = Bags.even(left, right, units=units, sets=sets).bag(own, sets, declared=True)
     scales = [s for code, s in zip(bag.codes, bag.scales, strict=True) if tuple(c for c, _ in code) == wanted]
-    rho *= sum(alike.values()) / (1 + sum(weights.values()))
+    rho *= (1 - FIRST) * sum(alike.values()) / (1 + sum(weights.values()))
     return gaussian_sigma(bag.clip, rho) * (sum(scales) / len(scales) if scales else max(bag.scales))
 
 

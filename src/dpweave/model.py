@@ -304,6 +304,7 @@ def release_to_dict(release: Release) -> dict[str, Any]:
                 "columns": list(b.noisy.bag.columns),
                 "codes": [[list(pair) for pair in code] for code in b.noisy.bag.codes],
                 "scales": list(b.noisy.bag.scales),
+                "centres": list(b.noisy.bag.centres),
                 "clip": b.noisy.bag.clip,
                 "sigma": b.noisy.sigma,
             }
@@ -356,7 +357,7 @@ def _release_from_dict(data: dict[str, Any], arrays: Mapping[str, Any]) -> Relea
 
 def _bagged(data: dict[str, Any], counts: Any) -> Bagged:
     codes = tuple(tuple((c, int(v)) for c, v in code) for code in data["codes"])
-    bag = Bag(tuple(data["columns"]), codes, tuple(data["scales"]), data["clip"])
+    bag = Bag(tuple(data["columns"]), codes, tuple(data["scales"]), data["clip"], tuple(data.get("centres", ())))
     return Bagged(data["what"], _view_from_dict(data["view"]), NoisyBag(bag, counts, data["sigma"]))
 
 

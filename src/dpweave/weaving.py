@@ -11,7 +11,7 @@ import numpy as np
 from dpweave.cloth import Cloth
 from dpweave.constraints import obey
 from dpweave.links.base import LinkProblem
-from dpweave.links.degrees import Degrees, degrees_of, match_total, seen, whole
+from dpweave.links.degrees import Degrees, degrees_of, match_total, seen
 from dpweave.links.tilt import deal
 from dpweave.relations import (
     Relation,
@@ -344,24 +344,18 @@ class Weaver:
         if relation.kind == "one-to-one":
             return Degrees()
         right = self._bound(relation)
-        popular = self._popular(relation, problem.links, rng)
+        popular = self._fabric.popularity.get((relation.table, relation.key))
+        popular = None if popular is None or not len(popular) else popular
         if degrees is None:
-            return Degrees(right=popular, right_bound=right)
+            return Degrees(right_weights=popular, right_bound=right)
         bound = self._plan.promise.bounds[relation.table, key]
         every = self._all_degrees(relation.table, key)
         share = seen(degrees if every is None else every, bound)
         if relation.joint is not None:
             degrees = match_total(degrees, problem.links, cap=problem.right_rows, rng=rng)
-            return Degrees(left=degrees, left_seen=share, right=popular, right_bound=right)
+            return Degrees(left=degrees, left_seen=share, right_weights=popular, right_bound=right)
         degrees = match_total(degrees, problem.links, cap=max(problem.links, 1), rng=rng)
         return Degrees(right=degrees, right_seen=share)
-
-    def _popular(self, relation: Relation, links: int, rng: np.random.Generator) -> IntArray | None:
-        """How many links each public target gets, where that was counted."""
-        weights = self._fabric.popularity.get((relation.table, relation.key))
-        if weights is None or not len(weights):
-            return None
-        return whole(weights * (links / weights.sum()), links, rng, shuffle=True)
 
     def _bound(self, relation: Relation) -> int | IntArray | None:
         """How many rows may lead to one in this part, where counts show no more: by promise, or because the others were cut off.

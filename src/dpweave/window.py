@@ -43,17 +43,25 @@ class Bag:
     r"""What to count about the public rows that rows lead to, with noise for whole units and not for rows.
 
     A row falls into one cell of ``columns`` and has every one of the ``codes`` whose columns have these values in the public row
-    that it leads to. Let :math:`n_u` be how many rows of unit u there are per cell and code. With one scale :math:`s` per code,
+    that it leads to. Let :math:`n_u` be how many rows of unit u there are per cell and code, less the ``centres`` :math:`\mu` of the codes times
+    all its rows in the cell. With one scale :math:`s` per code,
 
     .. math:: y = s \sum_u \frac{n_u}{s} \min\Bigl(1, \frac{C}{\lVert n_u / s \rVert_2}\Bigr) + s \, \mathcal{N}(0, \sigma^2),
 
-    so that one unit moves :math:`y/s` by at most the ``clip`` C, however many rows it has.
+    so that one unit moves :math:`y/s` by at most the ``clip`` C, however many rows it has. A unit whose rows have codes about as often as the centres
+    say has a short vector; without centres (all 0) it is as long as its rows are many.
     """
 
     columns: Columns
     codes: tuple[Code, ...]
     scales: tuple[float, ...]
     clip: float
+    centres: tuple[float, ...] = ()
+
+    @property
+    def centred(self) -> bool:
+        """Whether counts are those beyond some share of all rows, and not rows themselves."""
+        return bool(self.centres)
 
 
 @dataclass(frozen=True)

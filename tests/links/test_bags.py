@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpweave.links.bags import MOST_CODES, Bags, marginals, tables, whole_tables
+from dpweave.links.bags import MOST_CODES, Bags, marginals, uncentred, whole_tables
 from dpweave.links.base import LinkProblem
 from dpweave.links.degrees import Degrees
 from dpweave.links.design import Margin
 from dpweave.links.evidence import evidence
 from dpweave.links.map import MAP, fit_links
-from dpweave.links.scene import Scene
+from dpweave.links.scene import Scene, _averaged
 from dpweave.window import Noisy, NoisyBag, NoisyMarginal, Units
 from tests.windows import ArrayWindow
 
@@ -61,8 +61,21 @@ SHARED = Units(EACH, frozenset({"age", "job"}))
 
 
 def _bags(world, units: Units = SHARED) -> Bags:
-    scene = Scene.of(_problem(world), _degrees())
+    """Without centres, as where it is not known how links spread over the left side."""
+    scene = Scene.of(_problem(world), Degrees())
     return scene.bags(scene.design(3), units)
+
+
+def _centred(world, units: Units = SHARED) -> Bags:
+    """Around the true shares of all links."""
+    scene = Scene.of(_problem(world), _degrees())
+    bags = scene.bags(scene.design(3), units)
+    every = bags.bag((), list(bags.share))
+    return bags.around(_exact(world, every), links=len(world[2]))
+
+
+def _rows(world, columns: tuple[str, ...]) -> np.ndarray:
+    return _window(world, units=SHARED).exact(columns).astype(float)
 
 
 def _exact(world, bag) -> NoisyBag:
@@ -72,19 +85,59 @@ def _exact(world, bag) -> NoisyBag:
     return NoisyBag(wide, window.exact_bag(wide) * np.array(bag.scales), 1e-9)
 
 
-def test_what_is_left_out_follows_by_subtraction(world):
-    bags = _bags(world)
+@pytest.mark.parametrize("make", [_bags, _centred])
+def test_what_is_left_out_follows_by_subtraction(world, make):
+    bags = make(world)
     bag = bags.bag(("age",), [(), *((c,) for c in (*GENRES, "kind")), ("war", "kind"), ("love", "music")])
-    window = _window(world, units=SHARED)
-    whole = whole_tables(_exact(world, bag), SHAPE)
+    window, rows = _window(world, units=SHARED), _rows(world, ("age",))
+    noisy = _exact(world, bag)
+    whole = whole_tables(uncentred(noisy, rows)[0] if bag.centred else noisy, SHAPE)
     assert set(whole) == {(), *((c,) for c in (*GENRES, "kind")), ("war", "kind"), ("love", "music")}
     for columns, table in whole.items():
         assert table == pytest.approx(window.exact(("age", *columns)), abs=1e-6)
     # No code asks for the commonest value of a column, and each other value has one.
     assert sum(len(code) == 1 for code in bag.codes) == len(GENRES) + 2
-    found = {m.columns: m for m in marginals(_exact(world, bag), SHAPE)}
+    found = {m.columns: m for m in marginals(noisy, SHAPE, rows)}
     assert (found["age", "kind"].counts == window.exact(("age", "kind"))).all()
     assert ("age", "war", "kind") not in found
+
+
+def test_shares_go_by_counts_as_far_as_these_are_precise(world):
+    """Public rows suggest how often a code is linked to; a count of all links corrects that, unless it is noise."""
+    scene = Scene.of(_problem(world), _degrees())
+    bags = scene.bags(scene.design(3), SHARED)
+    every = bags.bag((), list(bags.share))
+    true = {g: world[1][g][world[2][:, 1]].mean() for g in GENRES}
+    war = (("war", 1),)
+    assert bags.share[("war",)][war] != pytest.approx(true["war"], rel=0.01)
+    near = bags.around(_exact(world, every), links=len(world[2]))
+    for g in GENRES:
+        assert near.share[(g,)][((g, 1),)] == pytest.approx(true[g], rel=1e-3)
+    drowned = NoisyBag(every, np.full(len(every.codes), -3e6), 1e9)
+    assert bags.around(drowned, links=len(world[2])).share[("war",)][war] == pytest.approx(
+        bags.share[("war",)][war], rel=0.05
+    )
+    # Of a value that noise hides, units may still have many rows.
+    hidden = NoisyBag(every, np.full(len(every.codes), -3e6), 1e5)
+    spared, sure = (
+        bags.around(noisy, links=len(world[2])).bag((), [("war",)]) for noisy in (hidden, _exact(world, every))
+    )
+    assert spared.scales[1] > 0.5 * sure.scales[1]
+
+
+def test_centred_bags_have_less_noise_and_seldom_clip(world):
+    """Around the shares of all links, noise per code is far less than without, and hardly anything is cut off."""
+    sets = [(), *((c,) for c in (*GENRES, "kind")), ("war", "love")]
+    for columns in [("age",), ("age", "job")]:
+        plain, centred = (make(world).bag(columns, sets) for make in (_bags, _centred))
+        for code, scale in zip(centred.codes[1:], centred.scales[1:], strict=True):
+            assert centred.clip * scale < 0.8 * plain.clip * plain.scales[plain.codes.index(code)]
+        window = _window(world, units=SHARED)
+        old = window.exact_bag(centred)[3].reshape(-1, len(centred.codes)).sum(axis=0)
+        whole = window.exact_bag(replace(centred, clip=1e9))[3].reshape(-1, len(centred.codes)).sum(axis=0)
+        war = centred.codes.index((("war", 1),))
+        assert whole[war] > 0
+        assert old[war] > 0.9 * whole[war], "the planted lean is not clipped away"
 
 
 def test_seldom_is_a_unit_longer_than_its_clip(world):
@@ -142,27 +195,34 @@ def test_columns_with_too_many_values_for_a_bag_are_counted_as_before(asked):
         assert all(isinstance(m, NoisyBag) for m in measured({}))
 
 
-def test_noise_of_completed_tables_is_what_is_said_of_it(world):
-    """Draw the noise many times: every centred cell varies as much as its blur says."""
-    bags = _bags(world)
-    bag = bags.bag(("age",), [(), ("war",), ("kind",), ("war", "kind")])
+@pytest.mark.parametrize("make", [_bags, _centred])
+@pytest.mark.parametrize("twice", [False, True])
+def test_noise_of_completed_tables_is_what_is_said_of_it(world, make, twice):
+    """Draw the noise many times: every centred cell varies as much as its blur says, of the mean of two bags too."""
+    bags = make(world)
+    sets = [(), ("war",), ("kind",), ("war", "kind")]
+    made = [bags.bag(("age",), sets, declared=declared) for declared in ((False, True) if twice else (False,))]
     rng = np.random.default_rng(1)
+    scene = Scene.of(_problem(world), _degrees())
     margins = {c: bags.right[c] for c in ("war", "kind")}
     drawn: dict[tuple[str, ...], list[np.ndarray]] = {}
-    for _ in range(4000):
-        noise = rng.normal(size=(4, len(bag.codes))) * np.array(bag.scales)
-        found = tables(NoisyBag(bag, noise, 1.0), margins)
+    for _ in range(3000):
+        several = []
+        for bag, sigma in zip(made, (1.0, 0.7), strict=False):
+            noise = rng.normal(size=(4, len(bag.codes))) * np.array(bag.scales) * sigma
+            several.append(NoisyBag(bag, noise, sigma))
+        found = _averaged(scene, several)
         for workload, counted in found.items():
             table = counted.y
             for axis, c in enumerate(workload.right, start=1):
                 p = margins[c].p.reshape([-1 if i == axis else 1 for i in range(table.ndim)])
                 table = table - p * table.sum(axis=axis, keepdims=True)
             drawn.setdefault(workload.right, []).append(table)
-    assert set(drawn) == {(), ("war",), ("kind",), ("war", "kind")}
+    assert set(drawn) == {("war",), ("kind",), ("war", "kind")} | (set() if made[0].centred else {()})
     for workload, counted in found.items():
         spread = np.var(drawn[workload.right], axis=0).mean(axis=0)
         said = counted.blur if counted.blur is not None else 1 / counted.weight
-        assert spread == pytest.approx(said, rel=0.08)
+        assert spread == pytest.approx(said, rel=0.1)
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -186,6 +246,33 @@ def test_bags_tell_more_than_cliques_for_the_same_budget(world, known):
             off[bags].append(abs(gap(found.pairs) / gap(pairs) - 1))
     assert np.mean(off[True]) < 0.5 * np.mean(off[False])
     assert np.mean(off[True]) < 0.3
+
+
+@pytest.mark.parametrize("rho", [0.05, 100.0])
+def test_strong_leans_are_not_clipped_away(rho):
+    """Four links in five lead to a film of the user's own kind, so that every unit is longer than its clip: counts are made good for that."""
+    rng = np.random.default_rng(0)
+    left, right = {"of": rng.integers(0, 8, 2000)}, {"kind": rng.integers(0, 8, 300), "long": rng.integers(0, 2, 300)}
+    shape = {"of": 8, "kind": 8, "long": 2}
+    pairs = np.concatenate(
+        [
+            np.stack([np.full(20, u), rng.choice(300, 20, p=0.8 * own / own.sum() + 0.2 / 300)], axis=1)
+            for u, own in enumerate(right["kind"] == left["of"][:, None])
+        ]
+    )
+    codes = {c: v[pairs[:, 0]] for c, v in left.items()} | {c: v[pairs[:, 1]] for c, v in right.items()}
+    window = ArrayWindow(codes, shape, l1=20, l2=20, seed=1, unit=pairs[:, 0], units=Units(20, frozenset(left)))
+    problem = LinkProblem(left, right, shape=shape, links=len(pairs), links_measured=float(len(pairs)))
+    degrees = Degrees(left=np.full(2000, 20))
+    found = MAP(2).learn(window, problem, rho=rho, rng=np.random.default_rng(0), progress=quiet, degrees=degrees)
+
+    def lean(links: np.ndarray) -> float:
+        return float((left["of"][links[:, 0]] == right["kind"][links[:, 1]]).mean()) - 1 / 8
+
+    kept, cut = (window.exact_bag(b) for n in found.measured[1:2] for b in (n.bag, replace(n.bag, clip=1e9)))
+    if rho < 1:
+        assert np.abs(kept).sum() < 0.8 * np.abs(cut).sum(), "units are scaled down"
+    assert lean(found.pairs) == pytest.approx(lean(pairs), rel=0.15)
 
 
 def test_without_noise_a_fit_gives_back_what_was_counted(world):
@@ -270,7 +357,7 @@ def test_what_was_asked_for_has_a_bag_of_its_own_with_less_noise_than_in_the_lar
     reserved = dict(zip(map(id, bags), counting.reserved, strict=True))
     assert reserved[id(first)] == pytest.approx(design.reserved.sum())
     assert sum(reserved.values()) == pytest.approx(reserved[id(first)])
-    for code, scale in zip(first.codes, first.scales, strict=True):
+    for code, scale in zip(first.codes[1:], first.scales[1:], strict=True):
         assert first.clip * scale < 0.9 * usual.clip * usual.scales[usual.codes.index(code)]
 
 
@@ -279,7 +366,9 @@ def test_rare_values_have_less_noise_and_values_that_hardly_occur_shape_nothing(
     margins = {"kind": Margin(p / p.sum())}
     codes = {"kind": np.repeat(np.arange(4), [9000, 899, 100, 1])}
     bags = Bags.of(codes, np.ones(10_000), {}, margins, units=Units(200, frozenset()), sets=[("kind",)])
-    bag = bags.bag((), [(), ("kind",)])
+    plain, bag = (bags.bag((), [(), ("kind",)], declared=declared) for declared in (False, True))
+    assert bag.clip * bag.scales[2] < 0.9 * plain.clip * plain.scales[2], "a rare value in a declared workload"
+    assert bag.clip * bag.scales[0] > plain.clip * plain.scales[0], "what it costs the commonest"
     noise = {code[0][1]: s for code, s in zip(bag.codes, bag.scales, strict=True) if code}
     # By shares of what is rare a value with a ninth of the links has more noise, but not nine times as much less.
     assert noise[3] < noise[2] < noise[1] < 9 * noise[2]

@@ -24,18 +24,20 @@ from dpweave.window import Bag, Units
 from tests.engines import codec_of, engine_counts, engine_order, open_frames, open_sqlite
 from tests.oracle import World, bound, entity_neighbours, make_promise, random_view, random_world, rows_by_unit
 
-Vectors = dict[int, Counter[tuple[tuple[int, ...], int]]]
+Vectors = dict[int, Counter[tuple[tuple[int, ...], int]]]  # of floats, where bags are centred
 
 
 def _vectors(rows: dict[int, list[tuple[int, ...]]], columns: tuple[str, ...], bag: Bag) -> Vectors:
-    """Rows per cell and code, unit by unit: the definition."""
+    """Rows per cell and code less the code's share of all rows in the cell, unit by unit: the definition."""
     at = {c: i for i, c in enumerate(columns)}
+    centres = bag.centres or (0.0,) * len(bag.codes)
     out: Vectors = {}
     for unit, codes in rows.items():
         out[unit] = Counter()
         for row in codes:
             cell = tuple(row[at[c]] for c in bag.columns)
-            out[unit].update((cell, j) for j, code in enumerate(bag.codes) if all(row[at[c]] == v for c, v in code))
+            for j, code in enumerate(bag.codes):
+                out[unit][cell, j] += all(row[at[c]] == v for c, v in code) - centres[j]
     return out
 
 
@@ -46,7 +48,7 @@ def _summed(vectors: Vectors, bag: Bag) -> dict[tuple[tuple[int, ...], int], int
     for counts in vectors.values():
         length = math.sqrt(sum((n / bag.scales[j]) ** 2 for (_, j), n in counts.items()))
         factor = min(step, most / length) if length else 0.0
-        x = {at: math.floor((n / bag.scales[at[1]]) * factor) for at, n in counts.items()}
+        x = {at: math.trunc((n / bag.scales[at[1]]) * factor) for at, n in counts.items()}
         if sum(v * v for v in x.values()) <= most**2:
             out.update(x)
     return {at: n for at, n in out.items() if n}
@@ -58,7 +60,9 @@ def _random_bag(rng: random.Random, columns: tuple[str, ...], size: int) -> Bag:
     for _ in range(rng.randint(1, 4)):
         some = rng.sample(columns, min(len(columns), rng.choice([1, 1, 2])))
         codes.append(tuple((c, rng.randrange(size)) for c in some))
-    return Bag(own, tuple(codes), tuple(rng.choice([0.3, 1.0, 2.5]) for _ in codes), rng.choice([0.2, 1.0, 1.7, 4.0]))
+    centres = tuple(rng.choice([0.0, 0.1, 0.4, 1.0]) for _ in codes) if rng.random() < 0.5 else ()
+    scales = tuple(rng.choice([0.3, 1.0, 2.5]) for _ in codes)
+    return Bag(own, tuple(codes), scales, rng.choice([0.2, 1.0, 1.7, 4.0]), centres)
 
 
 def _case(seed: int) -> tuple[World, View, tuple[str, ...], Bag] | None:
@@ -159,8 +163,11 @@ def test_units_are_clipped_alike_in_one_block_and_in_many(monkeypatch):
     codes = ((), (("a", 1),), (("a", 2), ("b", 1)))
     bag = Bag(("b",), codes, (1.0, 0.5, 0.25), 60.0)
     once = clipped_sum(units, columns["b"], columns, bag, size=2)
+    centred = replace(bag, centres=(0.0, 0.3, 0.2))
+    beyond = clipped_sum(units, columns["b"], columns, centred, size=2)
     monkeypatch.setattr(bags, "BLOCK", 7)
     assert (clipped_sum(units, columns["b"], columns, bag, size=2) == once).all()
+    assert (clipped_sum(units, columns["b"], columns, centred, size=2) == beyond).all()
     wide = replace(bag, clip=1e6)
     whole = clipped_sum(units, columns["b"], columns, wide, size=2) / grid(1e6)[0] * np.array(bag.scales)
     assert whole[1, 2] == pytest.approx(((columns["a"] == 2) & (columns["b"] == 1)).sum(), rel=1e-3)
@@ -169,7 +176,7 @@ def test_units_are_clipped_alike_in_one_block_and_in_many(monkeypatch):
 
 def test_a_vector_that_floats_would_make_too_long_counts_for_nothing(monkeypatch):
     """The length is held in whole numbers, so that no rounding of floats is trusted."""
-    monkeypatch.setattr(bags.np, "floor", lambda x: np.ceil(x) + 1)
+    monkeypatch.setattr(bags.np, "trunc", lambda x: np.ceil(x) + 1)
     units, cells = np.zeros(6, dtype=np.int64), np.arange(6)
     assert not clipped_sum(units, cells, {}, Bag(("c",), ((),), (1.0,), 1.0), size=6).any()
 
@@ -286,6 +293,10 @@ def test_nothing_is_charged_for_what_is_refused():
         replace(BAG, codes=((), (("what", -1),), ())),
         replace(BAG, codes=((),) * 5000, scales=(1.0,) * 5000),
         replace(BAG, columns=("nobody",)),
+        *(
+            replace(BAG, centres=centres)
+            for centres in ((0.1,), (0.1, -0.1, 0.1), (0.1, 1.1, 0.1), (0.1, math.nan, 0.1))
+        ),
         replace(BAG, codes=((), (("nobody", 1),), ())),
         replace(BAG, codes=((), (("what", 1), ("what", 2)), ())),
     ]

@@ -14,12 +14,21 @@ all the others a vector of squared length
 where B is the chance that two rows of a unit fall into the same cell of the bag's columns. Call the summands :math:`q_j / s_j^2`: for
 a clip of this length, :math:`\sum_j w_j \sigma s_j` is least with :math:`s_j \propto (q_j / w_j)^{1/3}`, so rare codes get less noise. The ``clip`` is the
 length with some room, so that units are seldom scaled down; those that are lose weight and no more.
+
+**Centres.** Most of such a vector says what all links say. Where it is known how links spread over the left side, only what a unit's rows have beyond
+:math:`\pi` is counted: a bag around its centres. Its vector has what chance and taste leave, and the code of all rows is not needed:
+
+.. math:: \sum_j \bigl( d^2 \pi_j^2 t^2 B + d \pi_j (1 - \pi_j) \bigr) / s_j^2,
+
+t being by which part of it units' own shares of a code typically differ from that of all. At first :math:`\pi` is what public rows suggest. A small part of the
+budget then counts all links, without left columns, and the others are centred around that (:meth:`Bags.around`). Counts themselves are had back
+by adding :math:`\pi_j` times the rows of each cell (:func:`uncentred`).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import combinations, product
 from typing import TYPE_CHECKING, Any
 
@@ -27,13 +36,13 @@ import numpy as np
 
 from dpweave.links.workload import Workload, cells
 from dpweave.schema.domain import MAX_CELLS
-from dpweave.window import Bag, NoisyMarginal
+from dpweave.window import Bag, NoisyBag, NoisyMarginal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from dpweave.links.design import Margin
-    from dpweave.window import Code, Columns, FloatArray, IntArray, NoisyBag, Units
+    from dpweave.window import Code, Columns, FloatArray, IntArray, Units
 
 MOST_CODES = 2_000
 """Codes of a bag at most; sets of columns with more are left out."""
@@ -48,8 +57,27 @@ RAREST = 1e-6
 """Share of links that a code is taken to have at least."""
 
 RELATIVE, FLOOR = 0.33, 1e-3
-"""Noise of a code that a share π of the links have is worth avoiding as :math:`\\pi^{-0.33}`: people look at rare values too, and there by
-shares of what is rare. From a thousandth of the links downwards codes are worth the same."""
+"""In declared workloads noise of a code that a share π of the links have is worth avoiding as :math:`\\pi^{-0.33}`: people look at rare values
+too, and there by shares of what is rare. From a thousandth of the links downwards codes are worth the same."""
+
+FIRST = 0.1
+"""Part of the budget that counts all links, before other bags are centred around that."""
+UNSURE = 1.0
+"""By which part of it a share that public rows suggest may differ from units' own."""
+
+
+TASTE = 0.6
+"""Relative standard deviation of a unit's own share of a code around the share of all links."""
+
+KEPT = 0.3
+"""Length of the code of all rows in a centred bag, in units of all others together: enough to be seen, and next to nothing of the clip."""
+
+SPREAD, ROWS_DOUBT, MOST_SCALED = 0.1, 0.03, 0.1
+"""Before it is seen, the part of rows that scaling leaves is taken to be 1 give or take the first, in all cells and in one; rows per cell are known
+up to the second, relatively. No more is made good than a part of the third."""
+
+UNFELT = 0.5
+"""Noise below this part of what chance does to counts is not worth having at the price of clipping."""
 
 ROOM = 1.15
 """How much longer than expected a unit's vector may be before it is scaled down: units differ in taste."""
@@ -63,6 +91,10 @@ class Bags:
     units: Units
     left: Mapping[str, Margin]
     right: Mapping[str, Margin]
+    taste: float | None = None
+    """By which part of them units' own shares typically differ from these, where bags are centred around them; None where they are not."""
+    doubt: Mapping[Code, float] = field(default_factory=dict)
+    """Standard errors of the shares. Noise is made for shares as large as they may well be: for too small a one, units with a code that is common would be cut off."""
 
     @classmethod
     def of(
@@ -74,6 +106,7 @@ class Bags:
         *,
         units: Units,
         sets: Sequence[Columns],
+        taste: float | None = None,
     ) -> Bags:
         """Make a code of every combination of values, none the commonest of its column, that some public row has."""
         common = {c: int(margin.p.argmax()) for c, margin in right.items()}
@@ -99,13 +132,13 @@ class Bags:
                     tuple(zip(columns, at, strict=True)): float(mass[tuple(at)] / weights.sum()) for at in found
                 }
                 room -= len(found)
-        return cls(share, units, left, right)
+        return cls(share, units, left, right, taste)
 
     @classmethod
     def even(
         cls, left: Mapping[str, Margin], right: Mapping[str, Margin], *, units: Units, sets: Sequence[Columns]
     ) -> Bags:
-        """The same for public rows that nothing is known of: every combination of values is as frequent as its margins say."""
+        """The same, centred, for public rows that nothing is known of: every combination of values is as frequent as its margins say."""
         share: dict[Columns, dict[Code, float]] = {(): {(): 1.0}}
         room = MOST_CODES
         for columns in sorted(dict.fromkeys(sets), key=len):
@@ -118,20 +151,56 @@ class Bags:
                     )
                     for at in product(*values)
                 }
-        return cls(share, units, left, right)
+        return cls(share, units, left, right, TASTE)
 
-    def bag(self, columns: Columns, sets: Sequence[Columns]) -> Bag:
-        """The bag over ``columns`` with the codes of some column ``sets``."""
-        shares = {code: p for s in sets for code, p in self.share.get(s, {}).items()}
+    def around(self, every: NoisyBag, *, links: float) -> Bags:
+        """The same with the shares that a noisy bag of all ``links`` shows. Before it, a share may be off by all of it."""
+        shown, _ = uncentred(every, np.array(links))
+        found = {
+            code: (y / links, (s / links) ** 2)
+            for code, y, s in zip(shown.bag.codes, shown.counts, shown.noise, strict=True)
+        }
+
+        shares: dict[Columns, dict[Code, float]] = {}
+        doubt: dict[Code, float] = {}
+        for columns, codes in self.share.items():
+            shares[columns] = dict(codes)
+            for code in codes if columns else ():
+                p = max(codes[code], RAREST)
+                y, noise = found.get(code, (p, 0.0))
+                shares[columns][code] = float(np.clip((y * p**2 + p * noise) / (p**2 + noise), 0.0, 1.0))
+                doubt[code] = math.sqrt(p**2 * noise / (p**2 + noise))
+        return replace(self, share=shares, taste=TASTE, doubt=doubt)
+
+    def bag(self, columns: Columns, sets: Sequence[Columns], *, declared: bool = False) -> Bag:
+        """The bag over ``columns`` with the codes of some column ``sets``; where these were declared, rare codes are worth more.
+
+        A centred bag has the code of all rows for one thing: to see by how much units were scaled down (:func:`uncentred`).
+        """
+        shares = {code: p for s in sets for code, p in self.share.get(s, {}).items() if code or self.taste is None}
         alike = math.prod(float((self.left[c].p ** 2).sum()) for c in columns if c not in self.units.shared)
         d = self.units.rows
-        seen = {code: max(p, RAREST) for code, p in shares.items()}
-        square = {code: (d * p) ** 2 * alike + d * p * (1 - p * alike) for code, p in seen.items()}
-        worth = {code: WORTH[min(len(code), 2)] * max(p, FLOOR) ** -RELATIVE for code, p in seen.items()}
+        seen = {code: min(max(p + self.doubt.get(code, 0.0), RAREST), 1.0) for code, p in shares.items()}
+        common, chance = (1.0, alike) if self.taste is None else (self.taste, 1.0)
+        square = {code: (d * p * common) ** 2 * alike + d * p * (1 - p * chance) for code, p in seen.items()}
+        rare = RELATIVE if declared else 0.0
+        worth = {code: WORTH[min(len(code), 2)] * max(p, FLOOR) ** -rare for code, p in seen.items()}
         scales = {code: (square[code] / worth[code]) ** (1 / 3) for code in shares}
         length = math.sqrt(sum(square[code] / scales[code] ** 2 for code in shares))
+        centres: tuple[float, ...] = ()
+        if self.taste is not None:
+            scales, centres = {(): d / (KEPT * length), **scales}, (0.0, *shares.values())
+            length *= math.hypot(1.0, KEPT)
         longest = d * math.sqrt(sum(1 / s**2 for s in scales.values()))
-        return Bag(columns, tuple(shares), tuple(scales.values()), min(ROOM * length, longest))
+        return Bag(columns, tuple(scales), tuple(scales.values()), min(ROOM * length, longest), centres)
+
+    def widened(self, bag: Bag, *, rho: float, links: float) -> Bag:
+        """A bag with as long a clip as noise allows that is still less than chance: then nobody need be scaled down."""
+        scales, shares = (np.array(x[1:]) for x in (bag.scales, bag.centres))
+        chance = links * (shares * (1 - shares)).sum() / math.prod(self.left[c].size for c in bag.columns)
+        wide = UNFELT * math.sqrt(2 * rho * chance / (scales**2).sum())
+        longest = self.units.rows * math.sqrt(sum(1 / s**2 for s in bag.scales))
+        return replace(bag, clip=min(max(bag.clip, wide), max(bag.clip, longest)))
 
     def told(self, bag: Bag) -> dict[Columns, float]:
         """Precision that a bag's counts give the contrasts of each set of right columns, for one link and noise of scale 1.
@@ -163,15 +232,23 @@ class Counted:
     independent: float = 1.0
 
 
-def tables(noisy: NoisyBag, margins: Mapping[str, Margin]) -> dict[Workload, Counted]:
-    """Whole tables over a bag's columns and each set of columns that its codes look at, as a fit sees them."""
+def tables(noisy: NoisyBag, margins: Mapping[str, Margin], rows: FloatArray) -> dict[Workload, Counted]:
+    """Whole tables over a bag's columns and each set of columns that its codes look at, as a fit sees them.
+
+    ``rows`` is about how many there are per cell of the bag's columns: what a centred bag does not count.
+    """
+    kept = np.ones(rows.shape)
+    if noisy.bag.centred:
+        noisy, kept = uncentred(noisy, rows)
     noise = dict(zip(noisy.bag.codes, noisy.noise**2, strict=True))
     alike = _by_columns(noisy.bag)
     out: dict[Workload, Counted] = {}
     for columns, y in whole_tables(noisy, {c: m.size for c, m in margins.items()}).items():
+        if not columns and not noise[()]:
+            continue  # not counted here
         precision = np.zeros(y.shape)
         for i in alike[columns]:
-            precision[_cell(noisy.bag.codes[i])] = 1 / noise[noisy.bag.codes[i]]
+            precision[_cell(noisy.bag.codes[i])] = kept**2 / noise[noisy.bag.codes[i]]
         blur, independent = _blur(columns, noise, {c: margins[c].p for c in columns}, alike, noisy.bag)
         ps = [margins[c].p for c in columns]
         worth, even = outer([p * (1 - p) for p in ps]), outer([1 - 2 * p + len(p) * p**2 for p in ps])
@@ -180,6 +257,28 @@ def tables(noisy: NoisyBag, margins: Mapping[str, Margin]) -> dict[Workload, Cou
             y, precision, weight, blur if columns else None, independent
         )
     return out
+
+
+def uncentred(noisy: NoisyBag, rows: FloatArray) -> tuple[NoisyBag, FloatArray]:
+    r"""Counts of a centred bag as those of one without centres, given how many ``rows`` there are per cell of its columns.
+
+    Units that are longer than the clip are scaled down, which pulls counts towards the centres: a group of units with a strong lean of its own loses part of
+    it. But they lose rows alike. So the code of all rows shows which part f of them is left in each cell, and counts are divided by that. With noise, it is
+    shrunk towards the part that is left of all rows. Also returns f in each cell relative to that: noise is that of all cells, and less or more by it.
+    """
+    bag, at = noisy.bag, noisy.bag.codes.index(())
+    total = float(rows.sum())
+    some = np.maximum(rows, 1e-3)
+    blur = (float(noisy.noise[at]) / some) ** 2
+    doubt = (float(noisy.noise[at]) / total) ** 2 * rows.size + ROWS_DOUBT**2
+    left = (float(noisy.counts[..., at].sum()) / total * SPREAD**2 + doubt) / (SPREAD**2 + doubt)
+    left = min(max(left, MOST_SCALED), 1.0)
+    own = noisy.counts[..., at] / some
+    each = np.clip(left + (own - left) * SPREAD**2 / (SPREAD**2 + ROWS_DOUBT**2 + blur), MOST_SCALED, 1.0)
+    counts = noisy.counts / each[..., np.newaxis] + np.multiply.outer(rows, np.array(bag.centres))
+    counts[..., at] = rows
+    scales = tuple(0.0 if i == at else s / left for i, s in enumerate(bag.scales))
+    return NoisyBag(Bag(bag.columns, bag.codes, scales, bag.clip), counts, noisy.sigma), each / left
 
 
 def _blur(
@@ -236,8 +335,13 @@ def whole_tables(noisy: NoisyBag, shape: Mapping[str, int]) -> dict[Columns, Flo
     return whole
 
 
-def marginals(noisy: NoisyBag, shape: Mapping[str, int]) -> list[NoisyMarginal]:
-    """A bag's counts with one column of the public rows at a time, for people; noise is that of the noisiest cell."""
+def marginals(noisy: NoisyBag, shape: Mapping[str, int], rows: FloatArray) -> list[NoisyMarginal]:
+    """A bag's counts with one column of the public rows at a time, for people; noise is that of the noisiest cell.
+
+    ``rows`` as in :func:`tables`.
+    """
+    if noisy.bag.centred:
+        noisy, _ = uncentred(noisy, rows)
     noise = dict(zip(noisy.bag.codes, noisy.noise, strict=True))
     out = []
     for columns, y in whole_tables(noisy, shape).items():

@@ -28,7 +28,8 @@ class Degrees:
 
     ``left`` and ``right`` are the degrees that synthetic rows shall have. Where they are not known, ``left_bound`` and
     ``right_bound`` cap them, the latter for all rows or row by row. ``left_seen`` and ``right_seen`` are the shares of a row's
-    links that survive bounding: 1 if missing, and :func:`seen` of the degree otherwise.
+    links that survive bounding: 1 if missing, and :func:`seen` of the degree otherwise. ``right_weights`` say how much likelier than others a right
+    row is linked to, where its degree is not known: what counts tell of its columns comes on top.
     """
 
     left: IntArray | None = None
@@ -37,9 +38,10 @@ class Degrees:
     right_bound: int | IntArray | None = None
     left_seen: FloatArray | None = None
     right_seen: FloatArray | None = None
+    right_weights: FloatArray | None = None
 
     def __post_init__(self) -> None:
-        for name in ("left", "right", "left_seen", "right_seen"):
+        for name in ("left", "right", "left_seen", "right_seen", "right_weights"):
             values = getattr(self, name)
             if values is not None and (values.ndim != 1 or (len(values) and values.min() < 0)):
                 raise UsageError(f"{name}: one number of at least 0 per row is needed")

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpweave.errors import UsageError
-from dpweave.links.bags import Bags
+from dpweave.links.bags import FIRST, Bags
 from dpweave.links.workload import Workload, cross_workloads
 from dpweave.schema.domain import MAX_CELLS
 
@@ -189,7 +189,10 @@ class Design:
                 asked.setdefault(s.left, {})[s.right] = share
         usual = [(c, rights, 0.0) for c, rights in sets.items() if any(t.left == c for t in self.components)]
         first = [(c, dict.fromkeys(inner_sets(rights)), sum(rights.values())) for c, rights in asked.items()]
-        made = [(bags.bag(c, ((), *(s for s in rights if s))), share) for c, rights, share in (*first, *usual)]
+        made = [
+            (bags.bag(c, ((), *(s for s in rights if s)), declared=share > 0), share)
+            for c, rights, share in (*first, *usual)
+        ]
         made = [(b, r) for b, r in made if math.prod(bags.left[x].size for x in b.columns) * len(b.codes) <= MAX_CELLS]
         lost = any(right not in bags.share for rights in asked.values() for right in rights)
         out = copy(self)
@@ -340,7 +343,7 @@ def predict_error(
         rights = list(dict.fromkeys(t.right for t in design.everything if t.right))
         counting, bags = design.counting(Bags.even(*sides, units=units, sets=rights))
         if counting.telling:
-            design, sensitivity = counting, [b.clip for b in bags]
+            design, sensitivity, rho = counting, [b.clip for b in bags], rho * (1 - FIRST)
             asked = [(*b.columns, *max(([c for c, _ in code] for code in b.codes), key=len)) for b in bags]
     shares = design.solve(variance, sensitivity, rho=rho, links=links)
     told = design.precision(shares, sensitivity, rho=rho, links=links)

@@ -45,13 +45,18 @@ def draw_links(fit: LinkFit, problem: LinkProblem, *, degrees: Degrees = UNKNOWN
     if wanted is not None:
         wanted = np.minimum(wanted, 1 if one_left else partners)
     links = problem.links if wanted is None else int(wanted.sum())
-    shares = _type_shares(fit, left, right, wanted, degrees.right, rng)
+    likely = degrees.right if degrees.right is not None else degrees.right_weights
+    shares = _type_shares(fit, left, right, wanted, likely, rng)
     if wanted is None:
         links = min(links, left_cap * problem.left_rows, int(right_cap.sum()))
         wanted = _spread_shares(shares[0], left, links, np.full(problem.left_rows, left_cap), rng)
     if degrees.right is not None:
         most = 1 if one_right else problem.left_rows
         others = match_total(np.minimum(degrees.right, most), links, cap=most, rng=rng)
+    elif degrees.right_weights is not None:
+        each = shares[1][right.of_row] * degrees.right_weights / np.maximum(_mass(right, likely), 1e-300)[right.of_row]
+        room = _relaxed(right_cap, links).astype(np.float64)
+        others = whole(fill(each / each.sum() * links, room, float(links)), links, rng, shuffle=True)
     else:
         others = _spread_shares(shares[1], right, links, _relaxed(right_cap, links), rng)
     pairs = wire(
@@ -124,7 +129,7 @@ def _type_shares(
     left: RowTypes,
     right: RowTypes,
     left_degrees: IntArray | None,
-    right_degrees: IntArray | None,
+    right_degrees: IntArray | FloatArray | None,
     rng: np.random.Generator,
 ) -> tuple[FloatArray, FloatArray]:
     """Expected share of links per left and right type: rows by their degrees where known, else by the fit."""
@@ -151,7 +156,7 @@ def _type_shares(
     return shares / shares.sum(), total / total.sum()
 
 
-def _mass(types: RowTypes, degrees: IntArray | None) -> FloatArray:
+def _mass(types: RowTypes, degrees: IntArray | FloatArray | None) -> FloatArray:
     if degrees is None:
         return types.multiplicity.astype(np.float64)
     mass: FloatArray = np.bincount(types.of_row, weights=degrees, minlength=types.count).astype(np.float64)

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpweave.errors import UsageError
+from dpweave.links.bags import FIRST
 from dpweave.links.base import LinkProblem, LinkResult
 from dpweave.links.degrees import UNKNOWN, Degrees
 from dpweave.links.design import default_variance
@@ -36,13 +37,14 @@ from dpweave.links.prior import prior_variances
 from dpweave.links.scene import Scene, Stage, along
 from dpweave.links.types import LinkOperator, RowTypes
 from dpweave.links.workload import Workload
+from dpweave.privacy.accounting import split
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from dpweave.links.design import Design
     from dpweave.links.prior import Lean
-    from dpweave.window import Columns, FloatArray, IntArray, Noisy, Window
+    from dpweave.window import Columns, FloatArray, IntArray, Noisy, NoisyBag, Window
 
 _ITERATIONS = 300
 _ENOUGH = 1e-5
@@ -160,16 +162,27 @@ class MAP:
         rho: float,
         progress: Callable[[str, float], None],
     ) -> Sequence[Noisy]:
-        """Measure what the design finds worth it: bags where links lead to public rows, else cliques."""
+        """Measure what the design finds worth it: bags where links lead to public rows, else cliques.
+
+        Where it is known how links spread over the left side, a small part counts all links first, and bags are centred around that.
+        """
         if window.units is not None:
-            counting, bags = design.counting(scene.bags(design, window.units))
+            bags = scene.bags(design, window.units)
+            counting, made = design.counting(bags)
             if counting.telling:
-                shares = counting.solve(variance, [b.clip for b in bags], rho=rho, links=scene.links)
-                chosen = np.flatnonzero(shares)
                 progress("measuring", 0.1)
-                return window.measure_bags(
-                    [bags[i] for i in chosen], rho=rho, weights=[float(shares[i]) for i in chosen]
-                )
+                first: tuple[NoisyBag, ...] = ()
+                if scene.left_known:
+                    start, rho = split(rho, [FIRST, 1 - FIRST])
+                    every = bags.widened(bags.bag((), list(bags.share)), rho=start, links=scene.links)
+                    first = window.measure_bags([every], rho=start)
+                    bags = bags.around(*first, links=scene.links)
+                    counting, made = design.counting(bags)
+                shares = counting.solve(variance, [b.clip for b in made], rho=rho, links=scene.links)
+                picked = [(made[i], float(shares[i])) for i in np.flatnonzero(shares)]
+                if scene.left_known:
+                    picked = [(bags.widened(b, rho=rho * share, links=scene.links), share) for b, share in picked]
+                return (*first, *window.measure_bags([b for b, _ in picked], rho=rho, weights=[s for _, s in picked]))
         l2 = [window.l2(s.columns) for s in design.cliques]
         shares = design.solve(variance, l2, rho=rho, links=scene.links)
         chosen = np.flatnonzero(shares)

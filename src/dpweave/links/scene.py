@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpweave.errors import UsageError
-from dpweave.links.bags import Bags, Counted, outer, tables
+from dpweave.links.bags import UNSURE, Bags, Counted, outer, tables
 from dpweave.links.degrees import whole
 from dpweave.links.design import Design, Margin, parts, told
 from dpweave.links.types import LinkOperator, RowTypes
-from dpweave.links.workload import Workload
+from dpweave.links.workload import Workload, cells
 from dpweave.window import NoisyBag
 
 if TYPE_CHECKING:
@@ -54,7 +54,8 @@ class Scene:
         Where these are given, or each left row has exactly one link, how links spread over that side is known.
         """
         lefts = _row_weights(problem.left_rows, degrees.left, degrees.left_seen, "left")
-        rights = _row_weights(problem.right_rows, degrees.right, degrees.right_seen, "right")
+        likely = degrees.right if degrees.right is not None else degrees.right_weights
+        rights = _row_weights(problem.right_rows, likely, degrees.right_seen, "right")
         sides = (lefts, rights)
         seen = [float(w.sum()) for w, d in zip(sides, (degrees.left, degrees.right), strict=True) if d is not None]
         margins = [
@@ -94,7 +95,22 @@ class Scene:
     def bags(self, design: Design, units: Units) -> Bags:
         """What may be counted of the public rows on the right, for the components of a design."""
         sets = dict.fromkeys(t.right for t in design.everything if t.right)
-        return Bags.of(self.problem.right, self.right_weights, self.left, self.right, units=units, sets=list(sets))
+        return Bags.of(
+            self.problem.right,
+            self.right_weights,
+            self.left,
+            self.right,
+            units=units,
+            sets=list(sets),
+            taste=UNSURE if self.left_known else None,
+        )
+
+    def rows_in(self, columns: Columns) -> FloatArray:
+        """About how many links of the view fall into each cell of some left columns, by the synthetic rows."""
+        sizes = {c: self.problem.shape[c] for c in columns}
+        at = cells(self.problem.left, columns, sizes, rows=len(self.left_weights))
+        mass = np.bincount(at, weights=self.left_weights, minlength=math.prod(sizes.values()))
+        return np.asarray(self.links * mass / mass.sum()).reshape(tuple(sizes.values()))
 
     @property
     def margin(self) -> dict[str, Margin]:
@@ -118,7 +134,7 @@ class Scene:
         return types, mass / mass.sum()
 
 
-def _row_weights(rows: int, degrees: IntArray | None, share: FloatArray | None, side: str) -> FloatArray:
+def _row_weights(rows: int, degrees: IntArray | FloatArray | None, share: FloatArray | None, side: str) -> FloatArray:
     for values in (degrees, share):
         if values is not None and len(values) != rows:
             raise UsageError(f"{len(values)} degrees for {rows} {side} rows")
@@ -306,24 +322,24 @@ def _averaged(scene: Scene, measured: Sequence[Noisy]) -> dict[Workload, Counted
     for noisy in measured:
         for workload, counted in _counted(scene, noisy).items():
             found.setdefault(workload, []).append(counted)
-    out = {}
-    for workload, several in found.items():
-        precision = sum((c.precision for c in several), np.zeros(()))
-        y = sum((c.precision * c.y for c in several), np.zeros(())) / np.where(precision > 0, precision, 1.0)
-        y = np.where(precision > 0, y, several[0].y)
-        weight, independent = sum(c.weight for c in several), min(c.independent for c in several)
-        out[workload] = Counted(y, precision, weight, _mean_blur(several), independent)
-    return out
+    return {workload: _mean(several) for workload, several in found.items()}
 
 
-def _mean_blur(several: Sequence[Counted]) -> FloatArray | None:
-    """Noise of the mean by weights of several tables over the same columns."""
-    if any(c.blur is None for c in several):
-        return None
-    return (
-        np.asarray(sum(c.weight**2 * c.blur for c in several if c.blur is not None))
-        / sum(c.weight for c in several) ** 2
-    )
+def _mean(several: Sequence[Counted]) -> Counted:
+    """Mean by weights of several tables over the same columns.
+
+    One weight for all cells of a table: what was not counted follows from the others by subtraction, and must in the mean too.
+    """
+    if len(several) == 1:
+        return several[0]
+    weight = sum(c.weight for c in several)
+    parts_ = [(c.weight / weight, c) for c in several]
+    y = np.asarray(sum(part * c.y for part, c in parts_))
+    counted = np.logical_and.reduce([c.precision > 0 for c in several])
+    noise = sum(part**2 / np.where(counted, c.precision, 1.0) for part, c in parts_)
+    blurs = [part**2 * c.blur for part, c in parts_ if c.blur is not None]
+    blur = np.asarray(sum(blurs)) if len(blurs) == len(several) else None
+    return Counted(y, np.where(counted, 1 / noise, 0.0), weight, blur, min(c.independent for c in several))
 
 
 def _counted(scene: Scene, noisy: Noisy) -> dict[Workload, Counted]:
@@ -332,7 +348,7 @@ def _counted(scene: Scene, noisy: Noisy) -> dict[Workload, Counted]:
     if unknown:
         raise UsageError(f"measured column {unknown[0]!r} is on neither side of the relation")
     if isinstance(noisy, NoisyBag):
-        found = tables(noisy, scene.right)
+        found = tables(noisy, scene.right, scene.rows_in(noisy.bag.columns))
         return {w: counted for w, counted in found.items() if w.k}
     workload = scene.workload(columns)
     if not workload.k:

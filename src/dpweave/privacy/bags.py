@@ -1,8 +1,9 @@
 r"""Sums of vectors, one per unit, each no longer than a clip (docs/proofs, Theorem 6). Everything in here is private.
 
-Unit u has :math:`n_u` rows per cell and code. Its vector :math:`v_u = n_u / s`, with one scale per code, is put on a grid of whole numbers:
+Unit u has :math:`n_u` rows per cell and code, and :math:`m_u` per cell. Its vector :math:`v_u = (n_u - \mu m_u) / s`, with one scale s and one centre μ per code,
+is put on a grid of whole numbers, rounded towards 0:
 
-.. math:: x_u = \Bigl\lfloor v_u \min\Bigl(g, \frac{L}{\lVert v_u \rVert_2}\Bigr) \Bigr\rfloor, \qquad L = \lfloor g C \rfloor,
+.. math:: x_u = \Bigl[ v_u \min\Bigl(g, \frac{L}{\lVert v_u \rVert_2}\Bigr) \Bigr], \qquad L = \lfloor g C \rfloor,
 
 where g is the power of two that puts gC between :math:`2^{20}` and :math:`2^{21}`. So :math:`\lVert x_u \rVert_2 \le L`, and rounding costs a unit
 a millionth of the clip per cell.
@@ -44,7 +45,10 @@ def checked(bag: Bag, sizes: Mapping[str, int]) -> Bag:
     numbers = [float(x) for x in (bag.clip, *bag.scales)]
     if not all(SMALLEST <= x <= LARGEST for x in numbers):
         raise UsageError(f"the clip {bag.clip} and all scales must lie between {SMALLEST:g} and {LARGEST:g}")
-    return Bag(bag.columns, codes, tuple(numbers[1:]), numbers[0])
+    centres = tuple(float(x) for x in bag.centres)
+    if len(centres) not in (0, len(codes)) or not all(0 <= x <= 1 for x in centres):
+        raise UsageError(f"{len(centres)} centres for {len(codes)} codes: give none, or a share from 0 to 1 for each")
+    return Bag(bag.columns, codes, tuple(numbers[1:]), numbers[0], centres)
 
 
 def grid(clip: float) -> tuple[float, int]:
@@ -67,23 +71,26 @@ def clipped_sum(units: IntArray, cells: IntArray, columns: Mapping[str, IntArray
     """
     step, most = grid(bag.clip)
     width, scales = len(bag.codes), np.array(bag.scales)
-    out = np.zeros(size * width)
+    centres = np.array(bag.centres or (0.0,) * width)
+    out = np.zeros((size, width))
     start, rows = 0, max(BLOCK // width, 1)
     while start < len(units):
         stop = int(np.searchsorted(units, units[min(start + rows, len(units)) - 1], side="right"))
         block = slice(start, stop)
         whose = np.cumsum(np.diff(units[block], prepend=units[start]) != 0)
-        base = (whose * size + np.clip(cells[block], 0, size - 1)) * width
-        found = [base[_have(columns, code, block)] + j for j, code in enumerate(bag.codes)]
-        at, n = np.unique(np.concatenate(found), return_counts=True)
-        who, at = np.divmod(at, size * width)
-        vector = n / scales[at % width]
-        length = np.sqrt(np.bincount(who, vector**2))
-        x = np.floor(vector * np.minimum(step, most / np.maximum(length, 1e-300))[who])
-        square = np.bincount(who, x**2)  # whole numbers far below 2**53, hence exact
-        out += np.bincount(at, np.where(square[who] <= most**2, x, 0.0), minlength=len(out))
+        at, place, n = np.unique(
+            whose * size + np.clip(cells[block], 0, size - 1), return_inverse=True, return_counts=True
+        )
+        who, cell = np.divmod(at, size)
+        have = [np.bincount(place[_have(columns, code, block)], minlength=len(at)) for code in bag.codes]
+        vector = (np.stack(have, axis=1) - np.multiply.outer(n, centres)) / scales
+        # Added up unit by unit, one after the other, so that not even the last bit depends on the rows of others.
+        length = np.sqrt(np.bincount(np.repeat(who, width), (vector**2).ravel()))
+        x = np.trunc(vector * np.minimum(step, most / np.maximum(length, 1e-300))[who, None])
+        square = np.bincount(who, (x**2).sum(axis=1))  # whole numbers far below 2**53, hence exact
+        np.add.at(out, cell, np.where((square <= most**2)[who, None], x, 0.0))
         start = stop
-    return out.astype(np.int64).reshape(size, width)
+    return out.astype(np.int64)
 
 
 def _have(columns: Mapping[str, IntArray], code: Code, block: slice) -> IntArray:

@@ -200,6 +200,7 @@ class Curator:
                 "cliques": [list(b.columns) for b in bags],
                 "codes": [len(b.codes) for b in bags],
                 "clip": [b.clip for b in bags],
+                "centred": [b.centred for b in bags],
                 "sigma": [s / step for s, (step, _) in zip(sigmas, grids, strict=True)],
             },
         )

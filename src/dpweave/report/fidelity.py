@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from dpweave.plan import ColumnPlan
     from dpweave.relations import Relation
     from dpweave.schema.domain import Attribute
+    from dpweave.window import FloatArray
 
 MOST_PAIRS = 300
 """Pairs of columns that are compared for one relation."""
@@ -190,7 +191,7 @@ def _relation(model: Model, coded: CodedDatabase, table: str, key: str, relation
     plan = model.plan
     planned = plan.table[table].key[key]
     links = coded.links[table, key]
-    measured = [] if relation is None else _link_measurements(model, relation)
+    measured = [] if relation is None else _link_measurements(model, coded, relation)
     pairs = [] if relation is None else sorted(_pairs(model, coded, relation, measured), key=lambda p: -p.evidence)
     elsewhere = relation is not None and relation.joint == key
     return RelationView(
@@ -238,13 +239,28 @@ def _degrees(model: Model, coded: CodedDatabase, table: str, key: str) -> Distri
     )
 
 
-def _link_measurements(model: Model, relation: Relation) -> list[Measured]:
+def _link_measurements(model: Model, coded: CodedDatabase, relation: Relation) -> list[Measured]:
+    """Noisy counts over the links of a relation. Those of centred bags stand upon how the copy's links spread over the left columns."""
     what = f"links:{relation.table}.{relation.key}"
     found = [m for m in model.release.measured if m.what == what and m.view.base == relation.table]
-    for bagged in (b for b in model.release.bagged if b.what == what):
+    bags = [b for b in model.release.bagged if b.what == what]
+    links = max(model.sizes[relation.table], 1.0)
+    attributes = dict(relation.left)
+    for bagged in bags:
         shape = {n: _codec(model, relation.table, a).size for n, a in relation.right}
-        found += [Measured(what, bagged.view, (), m) for m in marginals(bagged.noisy, shape) if m.columns]
+        rows = links * _shares(coded, relation, [attributes[c] for c in bagged.noisy.bag.columns])
+        found += [Measured(what, bagged.view, (), m) for m in marginals(bagged.noisy, shape, rows) if m.columns]
     return found
+
+
+def _shares(coded: CodedDatabase, relation: Relation, attributes: Sequence[Attribute]) -> FloatArray:
+    """How the links of the copy spread over some columns of the rows that hold them."""
+    shape = tuple(coded.size(relation.table, a) for a in attributes)
+    codes, rows = coded.columns(relation.table, attributes)
+    at = np.ravel_multi_index(codes, shape) if shape else np.zeros(len(rows), dtype=np.int64)
+    linked = np.logical_and.reduce([coded.position(relation.table, p) >= 0 for p in relation.view.linked])
+    counts = np.bincount(at[np.broadcast_to(linked, coded.rows[relation.table])[rows]], minlength=math.prod(shape))
+    return np.asarray(counts / max(counts.sum(), 1)).reshape(shape)
 
 
 def _seen(
