@@ -10,7 +10,7 @@ import pytest
 from dpweave.links.bags import MOST_CODES, Bags, marginals, uncentred, whole_tables
 from dpweave.links.base import LinkProblem
 from dpweave.links.degrees import Degrees
-from dpweave.links.design import Margin
+from dpweave.links.design import Margin, predict_error
 from dpweave.links.evidence import evidence
 from dpweave.links.map import MAP, fit_links
 from dpweave.links.scene import Scene, _averaged
@@ -100,6 +100,11 @@ def test_what_is_left_out_follows_by_subtraction(world, make):
     found = {m.columns: m for m in marginals(noisy, SHAPE, rows)}
     assert (found["age", "kind"].counts == window.exact(("age", "kind"))).all()
     assert ("age", "war", "kind") not in found
+    # What a centred bag did not count is not shown as if it were counted without noise.
+    assert (("age",) in found) == (not bag.centred)
+    assert all(m.sigma > 0 for m in found.values())
+    empty = marginals(noisy, SHAPE, np.zeros(4))
+    assert all(np.isfinite(m.counts).all() for m in empty)
 
 
 def test_shares_go_by_counts_as_far_as_these_are_precise(world):
@@ -170,6 +175,18 @@ def test_too_many_codes_are_left_out_by_sets_of_columns():
     bags = Bags.of(codes, np.ones(5000), {}, margins, units=Units(5, frozenset()), sets=sets)
     assert set(bags.share) == {(), ("a",), ("b",), ("c",), ("a", "c")}
     assert sum(map(len, bags.share.values())) <= MOST_CODES + 1
+
+
+def test_a_bag_without_codes_counts_rows_alone(world):
+    """Where a column has more values than a bag can hold; explain foretells such relations too."""
+    for make in (_bags, _centred):
+        bag = make(world).bag(("age",), [("nothing",)])
+        assert bag.codes == ((),)
+        assert make(world).widened(replace(bag, centres=(0.0,)), rho=1.0, links=1e4).codes == ((),)
+    foretold = predict_error(
+        {"x": 3}, {"g": MOST_CODES + 500}, k=2, rho=0.1, l2=10.0, links=1e4, units=Units(10, frozenset({"x"}))
+    )
+    assert foretold.learned <= foretold.at_random
 
 
 @pytest.mark.parametrize("asked", [False, True], ids=["alone", "asked for"])

@@ -265,6 +265,14 @@ def test_numbers_of_any_kind_and_size_tell_nothing_of_rows():
         assert all(type(s) is float for s in noisy.bag.scales)
 
 
+def test_floats_say_nothing_of_rows_even_where_somebody_listens():
+    bag = bags.checked(Bag((), ((("a", 1),),), (3.0,), 1.0, (5e-324,)), {"a": 2})
+    nobody = np.zeros(3, dtype=np.int64)
+    with np.errstate(all="raise"):
+        for value in (0, 1):
+            clipped_sum(nobody, nobody, {"a": np.full(3, value)}, bag, size=1)
+
+
 def test_the_owner_of_the_rows_pays_and_nobody_else():
     curator = _curator(_rated())
     window = curator.window(VIEW, name="links", bags=True)
@@ -305,6 +313,11 @@ def test_nothing_is_charged_for_what_is_refused():
             curator.measure_bags(VIEW, [bag], what="links", rho=0.1)
     with pytest.raises((TypeError, ValueError)):
         curator.measure_bags(VIEW, [replace(BAG, codes=((), (("what", np.arange(3)),), ()))], what="links", rho=0.1)  # type: ignore[arg-type]
+    for few in ({"rho": 1e-24}, {"rho": 0.1, "weights": [1, 1e-24]}):
+        with pytest.raises(UsageError):
+            curator.measure_bags(VIEW, [BAG] * len(few.get("weights", [1])), what="links", **few)
+    with pytest.raises(UsageError):
+        curator.measure(VIEW, [("x",)], what="links", rho=1e-35)
     with pytest.raises(UsageError, match="belong to units"):
         curator.measure_bags(View.of_table("users", ("x",)), [BAG], what="users", rho=0.1)
     with pytest.raises(UsageError, match="belong to units"):

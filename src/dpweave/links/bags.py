@@ -180,6 +180,8 @@ class Bags:
         shares = {code: p for s in sets for code, p in self.share.get(s, {}).items() if code or self.taste is None}
         alike = math.prod(float((self.left[c].p ** 2).sum()) for c in columns if c not in self.units.shared)
         d = self.units.rows
+        if not shares:  # too many values for any code: only rows are counted
+            return Bag(columns, ((),), (float(d),), 1.0, (0.0,))
         seen = {code: min(max(p + self.doubt.get(code, 0.0), RAREST), 1.0) for code, p in shares.items()}
         common, chance = (1.0, alike) if self.taste is None else (self.taste, 1.0)
         square = {code: (d * p * common) ** 2 * alike + d * p * (1 - p * chance) for code, p in seen.items()}
@@ -196,6 +198,8 @@ class Bags:
 
     def widened(self, bag: Bag, *, rho: float, links: float) -> Bag:
         """A bag with as long a clip as noise allows that is still less than chance: then nobody need be scaled down."""
+        if len(bag.codes) < 2:
+            return bag
         scales, shares = (np.array(x[1:]) for x in (bag.scales, bag.centres))
         chance = links * (shares * (1 - shares)).sum() / math.prod(self.left[c].size for c in bag.columns)
         wide = UNFELT * math.sqrt(2 * rho * chance / (scales**2).sum())
@@ -267,7 +271,7 @@ def uncentred(noisy: NoisyBag, rows: FloatArray) -> tuple[NoisyBag, FloatArray]:
     shrunk towards the part that is left of all rows. Also returns f in each cell relative to that: noise is that of all cells, and less or more by it.
     """
     bag, at = noisy.bag, noisy.bag.codes.index(())
-    total = float(rows.sum())
+    total = max(float(rows.sum()), 1e-3)
     some = np.maximum(rows, 1e-3)
     blur = (float(noisy.noise[at]) / some) ** 2
     doubt = (float(noisy.noise[at]) / total) ** 2 * rows.size + ROWS_DOUBT**2
@@ -345,7 +349,9 @@ def marginals(noisy: NoisyBag, shape: Mapping[str, int], rows: FloatArray) -> li
     noise = dict(zip(noisy.bag.codes, noisy.noise, strict=True))
     out = []
     for columns, y in whole_tables(noisy, shape).items():
-        if len(columns) <= 1:
+        if len(columns) <= 1 and (
+            columns or noise[()]
+        ):  # rows that a centred bag did not count are not shown as counted
             worst = math.sqrt(sum(s**2 for code, s in noise.items() if _columns(code) in ((), columns)))
             out.append(NoisyMarginal(noisy.bag.columns + columns, np.rint(y).astype(np.int64), worst))
     return out

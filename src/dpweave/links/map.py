@@ -113,13 +113,11 @@ class LinkFit:
 class MAP:
     """The default link method. ``k`` is the order of the workloads that links are learned for.
 
-    ``favoured`` are sets of columns that are measured first, with weights: at 1, with as much as all the others together. ``lean`` is how much
-    more than links usually lean is expected before counts are fitted.
+    ``favoured`` are sets of columns that are measured first, with weights: at 1, with as much as all the others together.
     """
 
     k: int = 3
     favoured: Mapping[Columns, float] = field(default_factory=dict)
-    lean: float = 1.0
 
     def __post_init__(self) -> None:
         if self.k < 2:
@@ -150,7 +148,7 @@ class MAP:
         variance = np.array([default_variance(t, scene.links, selective=selective) for t in design.components])
         measured = self._measure(window, scene, design, variance, rho=rho, progress=progress)
         progress("fitting", 0.2)
-        fit = self.fit(problem, measured, degrees=degrees, rng=rng)
+        fit = fit_links(problem, measured, degrees=degrees, rng=rng)
         progress("wiring", 0.8)
         return LinkResult(draw_links(fit, problem, degrees=degrees, rng=rng), tuple(measured), rho, fit)
 
@@ -213,7 +211,7 @@ class MAP:
         degrees: Degrees = UNKNOWN,
     ) -> LinkFit:
         """Fit θ; see :func:`fit_links`."""
-        return fit_links(problem, measured, degrees=degrees, rng=rng, lean=self.lean)
+        return fit_links(problem, measured, degrees=degrees, rng=rng)
 
     def draw(
         self, fit: LinkFit, problem: LinkProblem, *, rng: np.random.Generator, degrees: Degrees = UNKNOWN
@@ -236,14 +234,13 @@ def fit_links(
     *,
     degrees: Degrees = UNKNOWN,
     rng: np.random.Generator,
-    lean: float = 1.0,
 ) -> LinkFit:
-    """Fit θ to noisy counts; without any, links are independent. ``lean`` as in :class:`MAP`."""
+    """Fit θ to noisy counts; without any, links are independent."""
     scene = Scene.of(problem, degrees)
     if not measured or not problem.left_rows or not problem.right_rows:
         return LinkFit(problem.shape, {}, 0, converged=True)
     stage = Stage.of(scene, measured, rng)
-    return _maximise(stage, prior_variances(stage, lean=lean))
+    return _maximise(stage, prior_variances(stage))
 
 
 class _Coordinates:

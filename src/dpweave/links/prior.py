@@ -43,25 +43,21 @@ class Lean(NamedTuple):
     rest: float
 
 
-def prior_variances(stage: Stage, *, lean: float = 1.0) -> dict[Workload, Lean]:
+def prior_variances(stage: Stage) -> dict[Workload, Lean]:
     r"""Empirical Bayes: how large each component's coefficients are, judged by the noisy counts.
 
     Given :math:`\tau^2`, a cell of the residual has variance :math:`m^2 p \tau^2` plus that of the noise. A component's
     variance is log-normal around that of its order (left and right columns), which is log-normal around the default:
     two levels, integrated on a grid. Straight leans come after the others: they are log-normal around all straight leans of the order, which are
-    around the order. The geometric mean is returned, which errs on the side of independence. ``lean`` times the default's deviation is typical.
+    around the order. The geometric mean is returned, which errs on the side of independence.
     """
-
-    def default(component: Workload) -> float:
-        return lean**2 * default_variance(component, stage.links)
-
     logs = np.log(GRID)
     orders: dict[tuple[int, int], dict[bool, dict[Workload, FloatArray]]] = {}
     for beyond in stage.residuals():
         t, lines = beyond.component, stage.lines(beyond.component)
         found = orders.setdefault((len(t.left), len(t.right)), {False: {}, True: {}})
         margins = [stage.scene.margin[c].p for c in t.columns]
-        strength = stage.links**2 * default(t)
+        strength = stage.links**2 * default_variance(t, stage.links)
         for straight in (True, False) if lines else (False,):
             found[straight][t] = coefficients(beyond, margins, lines, straight=straight).likelihood(strength)
     out: dict[bool, dict[Workload, float]] = {True: {}, False: {}}
@@ -77,7 +73,7 @@ def prior_variances(stage: Stage, *, lean: float = 1.0) -> dict[Workload, Lean]:
             for t, likelihood in found[straight].items():
                 own = member * np.exp(likelihood) + 1e-300
                 weight = order @ (own / own.sum(axis=1, keepdims=True))
-                out[straight][t] = default(t) * float(np.exp(weight @ logs))
+                out[straight][t] = default_variance(t, stage.links) * float(np.exp(weight @ logs))
             typical = order @ _around(logs, _LINES_DOUBT)  # of straight leans, before they are looked at
     return {t: Lean(out[True].get(t, variance), variance) for t, variance in out[False].items()}
 

@@ -30,6 +30,9 @@ FIT_CELLS = 1 << 18
 _SHORTEST = 3
 """Values in order that a column must have for a straight lean to be less than all it can do."""
 
+_UNEVEN = 3.0
+"""How many times the noise of even values a sum along a straight lean may have."""
+
 LINKS_DOUBT = 0.1
 """Relative standard error with which the number of links in the view is taken as known."""
 
@@ -214,7 +217,7 @@ class Stage:
 
         Right columns of bags share noise
         between their values, so that there straight leans are not told apart; nor are they in what one side shows by itself, where there are few
-        of them and each is a chance to take noise for a lean.
+        of them and each is a chance to take noise for a lean; nor along columns with values far out that hardly occur, whose noise would drown them and the rest.
         """
         out: dict[int, FloatArray] = {}
         if not component.left or not component.right:
@@ -222,7 +225,11 @@ class Stage:
         for axis, c in enumerate(component.columns):
             count = self.scene.problem.ordered.get(c, 0)
             if count >= _SHORTEST and not (c in self.scene.right and self._bagged):
-                out[axis] = line(self.scene.margin[c].p, count)
+                p = self.scene.margin[c].p
+                found = line(p, count)
+                # The sum along scores x = found / sqrt(p) has the noise of sum x², of even values len(p).
+                if (found**2 / p).sum() <= _UNEVEN * len(p):
+                    out[axis] = found
         return out
 
     @cached_property

