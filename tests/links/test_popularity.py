@@ -5,7 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dpweave.errors import UsageError
+from dpweave.links.base import LinkProblem
+from dpweave.links.degrees import Degrees
+from dpweave.links.map import MAP
 from dpweave.links.popularity import ENOUGH, HOPELESS, SHARE, popularity, share_for
+from dpweave.window import NoisyMarginal
 
 
 def _world(rng: np.random.Generator, rows: int = 1500) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -90,3 +95,27 @@ def test_no_more_is_spent_than_helps():
     assert share_for(rho=0.01, l2=10.0, mean=noise(SHARE)) == SHARE
     little = share_for(rho=0.01, l2=10.0, mean=10_000.0)
     assert noise(little) == pytest.approx(ENOUGH * 10_000.0)
+
+
+def test_weights_of_rows_are_where_links_start_and_counts_of_columns_come_on_top():
+    """A kind that the weights make too rare has the links that were counted for it, spread over its rows as the weights say."""
+    rng = np.random.default_rng(0)
+    kinds = np.repeat([0, 1], 100)
+    weights = rng.lognormal(0.0, 1.0, 200)
+    weights[kinds == 1] *= 0.2 * weights[kinds == 0].sum() / weights[kinds == 1].sum()
+    problem = LinkProblem(
+        {"a": np.arange(5000) % 2}, {"kind": kinds}, shape={"a": 2, "kind": 2}, links=5000, links_measured=5000.0
+    )
+    degrees = Degrees(left=np.ones(5000, dtype=np.int64), right_weights=weights)
+    for measured, wanted in (
+        ((), weights[kinds == 1].sum() / weights.sum()),
+        ((NoisyMarginal(("kind",), np.array([2500, 2500]), 5.0),), 0.5),
+    ):
+        pairs = MAP(2).wire(problem, measured, rng=np.random.default_rng(1), degrees=degrees)
+        led = np.bincount(pairs[:, 1], minlength=200)
+        assert led[kinds == 1].sum() / 5000 == pytest.approx(wanted, abs=0.02)
+        for kind in (0, 1):
+            own, expected = led[kinds == kind], weights[kinds == kind]
+            assert np.abs(own - expected / expected.sum() * own.sum()).max() <= 1.0 + 1e-9
+    with pytest.raises(UsageError, match="right_weights"):
+        Degrees(right_weights=np.array([1.0, -1.0]))

@@ -128,3 +128,17 @@ def test_what_one_side_shows_by_itself_and_short_columns_have_no_straight_leans(
     assert not stage.lines(Workload(("job",), ("genre0",)))
     for component, variance in prior_variances(stage).items():
         assert (variance.straight == variance.rest) == (not stage.lines(component))
+
+
+def test_values_far_out_that_hardly_occur_keep_a_column_out_of_straight_leans():
+    """They would bring the noise of the far ends into everything else: of a sum by scores nearly all of it is theirs."""
+    rng = np.random.default_rng(0)
+    even, far = np.arange(3000) % 12, np.concatenate([np.arange(2999) % 2, [11]])
+    for date, lines in ((even, {0, 1}), (far, {1})):
+        left, right = {"date": date}, {"day": rng.integers(0, 8, 300)}
+        shape = {"date": 12, "day": 8}
+        problem = LinkProblem(left, right, shape=shape, links=3000, links_measured=3000.0, ordered=shape)
+        window = ArrayWindow({"date": date, "day": rng.integers(0, 8, 3000)}, shape, l1=1.0, l2=1.0, seed=0)
+        measured = window.measure([("date", "day")], rho=1.0)
+        stage = Stage.of(Scene.of(problem, Degrees(left=np.ones(3000, dtype=np.int64))), measured, rng)
+        assert set(stage.lines(Workload(("date",), ("day",)))) == lines
