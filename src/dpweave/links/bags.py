@@ -16,7 +16,8 @@ a clip of this length, :math:`\sum_j w_j \sigma s_j` is least with :math:`s_j \p
 length with some room, so that units are seldom scaled down; those that are lose weight and no more.
 
 **Centres.** Most of such a vector says what all links say. Where it is known how links spread over the left side, only what a unit's rows have beyond
-:math:`\pi` is counted: a bag around its centres. Its vector has what chance and taste leave, and the code of all rows is not needed:
+:math:`\pi` is counted: a bag around its centres. Its vector has what chance and taste leave, and the code of all rows, on a large scale, shows only how much of them
+the clip leaves:
 
 .. math:: \sum_j \bigl( d^2 \pi_j^2 t^2 B + d \pi_j (1 - \pi_j) \bigr) / s_j^2,
 
@@ -64,7 +65,6 @@ FIRST = 0.1
 """Part of the budget that counts all links, before other bags are centred around that."""
 UNSURE = 1.0
 """By which part of it a share that public rows suggest may differ from units' own."""
-
 
 TASTE = 0.6
 """Relative standard deviation of a unit's own share of a code around the share of all links."""
