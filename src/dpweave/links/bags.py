@@ -57,9 +57,9 @@ MOST_CORRELATED = 1_000
 RAREST = 1e-6
 """Share of links that a code is taken to have at least."""
 
-RELATIVE, FLOOR = 0.33, 1e-3
-"""In declared workloads noise of a code that a share π of the links have is worth avoiding as :math:`\\pi^{-0.33}`: people look at rare values
-too, and there by shares of what is rare. From a thousandth of the links downwards codes are worth the same."""
+FLOOR = 1e-3
+"""In declared workloads noise of a code counts relative to the share of links that have it: people look at rare values too, and there by
+shares of what is rare. From this share downwards codes are worth the same."""
 
 FIRST = 0.1
 """Part of the budget that counts all links, before other bags are centred around that."""
@@ -185,8 +185,7 @@ class Bags:
         seen = {code: min(max(p + self.doubt.get(code, 0.0), RAREST), 1.0) for code, p in shares.items()}
         common, chance = (1.0, alike) if self.taste is None else (self.taste, 1.0)
         square = {code: (d * p * common) ** 2 * alike + d * p * (1 - p * chance) for code, p in seen.items()}
-        rare = RELATIVE if declared else 0.0
-        worth = {code: WORTH[min(len(code), 2)] * max(p, FLOOR) ** -rare for code, p in seen.items()}
+        worth = {code: WORTH[min(len(code), 2)] / (max(p, FLOOR) if declared else 1.0) for code, p in seen.items()}
         scales = {code: (square[code] / worth[code]) ** (1 / 3) for code in shares}
         length = math.sqrt(sum(square[code] / scales[code] ** 2 for code in shares))
         centres: tuple[float, ...] = ()
