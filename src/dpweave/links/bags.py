@@ -85,7 +85,7 @@ ROOM = 1.15
 
 @dataclass(frozen=True)
 class Bags:
-    """The codes of one relation's public rows, by the columns they look at, with the share of links that have each."""
+    """The codes of one relation's public rows, by the columns they look at, with the share of links that have each: 0 where no row has it."""
 
     share: Mapping[Columns, Mapping[Code, float]]
     units: Units
@@ -120,17 +120,18 @@ class Bags:
             if width(columns)[1] > MAX_CELLS or any(f not in share for f in combinations(columns, len(columns) - 1)):
                 continue
             sizes = {c: right[c].size for c in columns}
-            mass = np.bincount(
-                cells(codes, columns, sizes, rows=len(weights)), weights=weights, minlength=math.prod(sizes.values())
-            ).reshape(tuple(sizes.values()))
-            counted = mass > 0 if len(columns) > 1 else np.ones(mass.shape, dtype=bool)
+            at = cells(codes, columns, sizes, rows=len(weights))
+            mass, there = (
+                np.bincount(at, weights=w, minlength=math.prod(sizes.values())).reshape(tuple(sizes.values()))
+                for w in (weights, None)
+            )
+            p = np.where(there > 0, np.maximum(mass / weights.sum(), RAREST), 0.0)
+            counted = there > 0 if len(columns) > 1 else np.ones(p.shape, dtype=bool)
             for axis, c in enumerate(columns):
                 counted[(slice(None),) * axis + (common[c],)] = False
             found = np.argwhere(counted).tolist()
             if len(found) <= room:
-                share[columns] = {
-                    tuple(zip(columns, at, strict=True)): float(mass[tuple(at)] / weights.sum()) for at in found
-                }
+                share[columns] = {tuple(zip(columns, where, strict=True)): float(p[tuple(where)]) for where in found}
                 room -= len(found)
         return cls(share, units, left, right, taste)
 
@@ -165,8 +166,9 @@ class Bags:
         doubt: dict[Code, float] = {}
         for columns, codes in self.share.items():
             shares[columns] = dict(codes)
-            for code in codes if columns else ():
-                p = max(codes[code], RAREST)
+            for code, p in codes.items() if columns else ():
+                if not p:
+                    continue
                 y, noise = found.get(code, (p, 0.0))
                 shares[columns][code] = float(np.clip((y * p**2 + p * noise) / (p**2 + noise), 0.0, 1.0))
                 doubt[code] = math.sqrt(p**2 * noise / (p**2 + noise))
@@ -180,19 +182,22 @@ class Bags:
         shares = {code: p for s in sets for code, p in self.share.get(s, {}).items() if code or self.taste is None}
         alike = math.prod(float((self.left[c].p ** 2).sum()) for c in columns if c not in self.units.shared)
         d = self.units.rows
-        if not shares:  # too many values for any code: only rows are counted
+        if not any(shares.values()):  # too many values for any code: only rows are counted
             return Bag(columns, ((),), (float(d),), 1.0, (0.0,))
-        seen = {code: min(max(p + self.doubt.get(code, 0.0), RAREST), 1.0) for code, p in shares.items()}
+        seen = {code: min(p + self.doubt.get(code, 0.0), 1.0) for code, p in shares.items() if code in self.doubt or p}
         common, chance = (1.0, alike) if self.taste is None else (self.taste, 1.0)
         square = {code: (d * p * common) ** 2 * alike + d * p * (1 - p * chance) for code, p in seen.items()}
         worth = {code: WORTH[min(len(code), 2)] / (max(p, FLOOR) if declared else 1.0) for code, p in seen.items()}
-        scales = {code: (square[code] / worth[code]) ** (1 / 3) for code in shares}
-        length = math.sqrt(sum(square[code] / scales[code] ** 2 for code in shares))
+        some = {code: (square[code] / worth[code]) ** (1 / 3) for code in seen}
+        length = math.sqrt(sum(square[code] / some[code] ** 2 for code in seen))
+        # A value that no public row has takes no part in any unit's length, however little noise it gets.
+        least = min(some.values())
+        scales = {code: some.get(code, least) for code in shares}
         centres: tuple[float, ...] = ()
         if self.taste is not None:
             scales, centres = {(): d / (KEPT * length), **scales}, (0.0, *shares.values())
             length *= math.hypot(1.0, KEPT)
-        longest = d * math.sqrt(sum(1 / s**2 for s in scales.values()))
+        longest = d * math.sqrt(sum(1 / scales[code] ** 2 for code in scales if code in seen or not code))
         return Bag(columns, tuple(scales), tuple(scales.values()), min(ROOM * length, longest), centres)
 
     def widened(self, bag: Bag, *, rho: float, links: float) -> Bag:
