@@ -72,9 +72,9 @@ TASTE = 0.6
 KEPT = 0.3
 """Length of the code of all rows in a centred bag, in units of all others together: enough to be seen, and next to nothing of the clip."""
 
-SPREAD, ROWS_DOUBT, MOST_SCALED = 0.1, 0.03, 0.1
-"""Before it is seen, the part of rows that scaling leaves is taken to be 1 give or take the first, in all cells and in one; rows per cell are known
-up to the second, relatively. No more is made good than a part of the third."""
+ANY, SPREAD, ROWS_DOUBT, MOST_SCALED = 0.3, 0.1, 0.03, 0.05
+"""Before it is seen, the part of rows that scaling leaves is taken to be 1 give or take the first, and in one cell that of all give or take the second; rows per cell are
+known up to the third, relatively. No more is made good than a part of the last."""
 
 UNFELT = 0.5
 """Noise below this part of what chance does to counts is not worth having at the price of clipping."""
@@ -278,8 +278,8 @@ def uncentred(noisy: NoisyBag, rows: FloatArray) -> tuple[NoisyBag, FloatArray]:
     total = max(float(rows.sum()), 1e-3)
     some = np.maximum(rows, 1e-3)
     blur = (float(noisy.noise[at]) / some) ** 2
-    doubt = (float(noisy.noise[at]) / total) ** 2 * rows.size + ROWS_DOUBT**2
-    left = (float(noisy.counts[..., at].sum()) / total * SPREAD**2 + doubt) / (SPREAD**2 + doubt)
+    doubt = (float(noisy.noise[at]) / total) ** 2 * rows.size
+    left = (float(noisy.counts[..., at].sum()) / total * ANY**2 + doubt) / (ANY**2 + doubt)
     left = min(max(left, MOST_SCALED), 1.0)
     own = noisy.counts[..., at] / some
     each = np.clip(left + (own - left) * SPREAD**2 / (SPREAD**2 + ROWS_DOUBT**2 + blur), MOST_SCALED, 1.0)
