@@ -244,6 +244,8 @@ def _link_measurements(model: Model, coded: CodedDatabase, relation: Relation) -
     what = f"links:{relation.table}.{relation.key}"
     found = [m for m in model.release.measured if m.what == what and m.view.base == relation.table]
     bags = [b for b in model.release.bagged if b.what == what]
+    if not bags:
+        return found
     links = max(model.sizes[relation.table] * model.fabric.share(relation.table, relation.key), 1.0)
     attributes = dict(relation.left)
     for bagged in bags:
