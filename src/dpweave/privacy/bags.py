@@ -71,13 +71,11 @@ def clipped_sum(units: IntArray, cells: IntArray, columns: Mapping[str, IntArray
       - Without one unit's rows, the result differs by its vector alone, of length at most L of :func:`grid`: held in whole numbers.
     """
     step, most = grid(bag.clip)
-    width, scales = len(bag.codes), np.array(bag.scales)
-    centres = np.array(bag.centres or (0.0,) * width)
+    width, scales, centres = len(bag.codes), np.array(bag.scales), np.array(bag.centres or (0.0,) * len(bag.codes))
     out = np.zeros((size, width))
     start, rows = 0, max(BLOCK // width, 1)
     while start < len(units):
-        stop = int(np.searchsorted(units, units[min(start + rows, len(units)) - 1], side="right"))
-        block = slice(start, stop)
+        block = slice(start, int(np.searchsorted(units, units[min(start + rows, len(units)) - 1], side="right")))
         whose = np.cumsum(np.diff(units[block], prepend=units[start]) != 0)
         at, place, n = np.unique(
             whose * size + np.clip(cells[block], 0, size - 1), return_inverse=True, return_counts=True
@@ -90,13 +88,11 @@ def clipped_sum(units: IntArray, cells: IntArray, columns: Mapping[str, IntArray
         x = np.trunc(vector * np.minimum(step, most / np.maximum(length, 1e-300))[who, None])
         square = np.bincount(who, (x**2).sum(axis=1))  # whole numbers far below 2**53, hence exact
         np.add.at(out, cell, np.where((square <= most**2)[who, None], x, 0.0))
-        start = stop
+        start = block.stop
     return out.astype(np.int64)
 
 
 def _have(columns: Mapping[str, IntArray], code: Code, block: slice) -> IntArray:
     """Positions in a block of the rows that have a code."""
-    there = np.ones(block.stop - block.start, dtype=bool)
-    for column, value in code:
-        there &= columns[column][block] == value
-    return np.flatnonzero(there)
+    every = np.ones(block.stop - block.start, dtype=bool)
+    return np.flatnonzero(np.logical_and.reduce([every, *(columns[c][block] == v for c, v in code)]))
