@@ -128,6 +128,12 @@ def test_shares_go_by_counts_as_far_as_these_are_precise(world):
         bags.around(noisy, links=len(world[2])).bag((), [("war",)]) for noisy in (hidden, _exact(world, every))
     )
     assert spared.scales[1] > 0.5 * sure.scales[1]
+    # Nor is a code lost because noise made its share, or that of all codes, nothing.
+    for noise in (1e-9, 1e5):
+        lost = NoisyBag(every, np.full(len(every.codes), -1e9), noise)
+        left = bags.around(lost, links=len(world[2])).bag(("age",), list(bags.share))
+        assert len(left.codes) == len(every.codes)
+        assert min(left.scales) > 0
 
 
 def test_centred_bags_have_less_noise_and_seldom_clip(world):

@@ -161,7 +161,6 @@ class Bags:
             code: (y / links, (s / links) ** 2)
             for code, y, s in zip(shown.bag.codes, shown.counts, shown.noise, strict=True)
         }
-
         shares: dict[Columns, dict[Code, float]] = {}
         doubt: dict[Code, float] = {}
         for columns, codes in self.share.items():
@@ -182,9 +181,10 @@ class Bags:
         shares = {code: p for s in sets for code, p in self.share.get(s, {}).items() if code or self.taste is None}
         alike = math.prod(float((self.left[c].p ** 2).sum()) for c in columns if c not in self.units.shared)
         d = self.units.rows
-        if not any(shares.values()):  # too many values for any code: only rows are counted
+        doubt = self.doubt
+        seen = {c: min(max(p + doubt.get(c, 0.0), RAREST), 1.0) for c, p in shares.items() if p or c in doubt}
+        if not seen:  # too many values for any code: only rows are counted
             return Bag(columns, ((),), (float(d),), 1.0, (0.0,))
-        seen = {code: min(p + self.doubt.get(code, 0.0), 1.0) for code, p in shares.items() if code in self.doubt or p}
         common, chance = (1.0, alike) if self.taste is None else (self.taste, 1.0)
         square = {code: (d * p * common) ** 2 * alike + d * p * (1 - p * chance) for code, p in seen.items()}
         worth = {code: WORTH[min(len(code), 2)] / (max(p, FLOOR) if declared else 1.0) for code, p in seen.items()}
@@ -353,9 +353,8 @@ def marginals(noisy: NoisyBag, shape: Mapping[str, int], rows: FloatArray) -> li
     noise = dict(zip(noisy.bag.codes, noisy.noise, strict=True))
     out = []
     for columns, y in whole_tables(noisy, shape).items():
-        if len(columns) <= 1 and (
-            columns or noise[()]
-        ):  # rows that a centred bag did not count are not shown as counted
+        counted = columns or noise[()] > 0  # rows per cell are not, in a centred bag
+        if counted and len(columns) <= 1:
             worst = math.sqrt(sum(s**2 for code, s in noise.items() if _columns(code) in ((), columns)))
             out.append(NoisyMarginal(noisy.bag.columns + columns, np.rint(y).astype(np.int64), worst))
     return out
