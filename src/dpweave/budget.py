@@ -34,6 +34,7 @@ from dpweave.relations import (
     Relation,
     counted_keys,
     has_popular_targets,
+    is_centred,
     is_dictated,
     is_single,
     measured_columns,
@@ -187,6 +188,12 @@ def relation_model(plan: Plan, relation: Relation) -> LinkModel:
 def is_bagged(plan: Plan, relation: Relation) -> bool:
     """Whether a relation's links are counted in bags (:mod:`dpweave.links.bags`) where the rows are at hand."""
     return has_popular_targets(plan, relation) and link_method(plan, relation.table, relation.key) == "map"
+
+
+def is_owned(plan: Plan, relation: Relation) -> bool:
+    """Whether a relation's links are counted around what all rows show (:mod:`dpweave.links.centred`) where the rows are at hand."""
+    owning = relation.joint is None and plan.promise.is_owning(relation.table, relation.key)
+    return owning and is_centred(plan, relation.table) and link_method(plan, relation.table, relation.key) == "map"
 
 
 def is_category(plan: Plan, task: Task) -> bool:

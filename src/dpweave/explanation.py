@@ -269,7 +269,7 @@ def _served(plan: Plan, allocation: Allocation) -> Iterable[ServedWorkload]:
         sigma = gaussian_sigma(l2, part * allocation.tasks[task])
         relation = next((r for r in relations(plan) if link_task(r) == task and is_bagged(plan, r)), None)
         units = None if relation is None else units_of(plan.promise, relation.view)
-        if relation is not None and units is not None:
+        if relation is not None and units is not None and units.columns is None:
             sigma = _bagged_noise(plan, relation, workload.names, units=units, rho=allocation.tasks[task])
         yield ServedWorkload(workload.declared.columns, weight, task.name, cells, sigma)
 

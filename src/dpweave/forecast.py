@@ -87,6 +87,7 @@ def _links(plan: Plan, allocation: Allocation, relation: Relation) -> LinkForeca
     names = tuple(name for name, _ in relation.view.columns)
     l2 = max(movement(plan.promise, relation.view, names, unit).l2 for unit in plan.promise.protected)
     bagged = units_of(plan.promise, relation.view) if is_bagged(plan, relation) else None
+    bagged = None if bagged is None or bagged.columns is not None else bagged
     found = predict_error(left, right, k=k, rho=rho, l2=l2, links=rows, units=bagged)
     best = None
     owner = _owner(plan, relation)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dpweave.relations import Relation
     from dpweave.synthetic import SyntheticDatabase
     from dpweave.tables.base import FittedTable
-    from dpweave.window import IntArray
+    from dpweave.window import IntArray, Noisy
 
 FORMAT = 1
 
@@ -149,7 +149,7 @@ class Rewiring:
             every = relations(self._plan)
             self._progress(f"{relation.table}.{relation.key}", every.index(relation) / len(every))
         name = link_task(relation).name
-        measured = self._release.find(name) or self._release.find_bags(name)
+        measured: tuple[Noisy, ...] = (*self._release.find(name), *self._release.find_bags(name))
         if not measured:
             return None
         method = relation_model(self._plan, relation)

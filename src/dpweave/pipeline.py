@@ -18,6 +18,7 @@ from dpweave.budget import (
     favoured,
     is_bagged,
     is_category,
+    is_owned,
     link_method,
     link_task,
     popularity_task,
@@ -31,7 +32,7 @@ from dpweave.links.map import MAP
 from dpweave.links.popularity import MOST_TARGETS, popularity, share_for
 from dpweave.model import Model, degree_counts, repetitions
 from dpweave.privacy.accounting import Budget, subtract
-from dpweave.privacy.curator import Curator
+from dpweave.privacy.curator import Curator, CuratorWindow
 from dpweave.privacy.ledger import Ledger
 from dpweave.privacy.noise import InsecureNoise
 from dpweave.privacy.release import certify
@@ -43,6 +44,7 @@ from dpweave.relations import (
     derived_codecs,
     fine_degrees,
     has_popular_targets,
+    is_centred,
     is_dictated,
     model_columns,
     newcomer_view,
@@ -55,6 +57,7 @@ from dpweave.schema.domain import Domain, Learn, View, degree, parse_degree, par
 from dpweave.sources import open_source
 from dpweave.tables.aim import MAX_TRIPLES
 from dpweave.tables.base import Structure, table_model
+from dpweave.tables.centred import centred
 from dpweave.tables.domains import categories_from, degree_groups, learn_bins, public_domain
 from dpweave.tables.woven import seen_through_links
 from dpweave.weaving import Fabric, Weaver
@@ -72,7 +75,7 @@ if TYPE_CHECKING:
     from dpweave.schema.domain import Bins, Scalar
     from dpweave.schema.model import ForeignKey
     from dpweave.tables.base import FittedTable, TableModel
-    from dpweave.window import Columns, IntArray, NoisyMarginal
+    from dpweave.window import Columns, IntArray, NoisyMarginal, Window
 
 
 def fit(
@@ -256,18 +259,30 @@ def _fit_tables(
     shares = {task.table: rho for task, rho in allocation.tasks.items() if task.group == "tables"}
     for name, rho in (dict.fromkeys(declared_costs(plan), 0.0) | shares).items():
         model, structure = models[name]
-        window = curator.window(View.of_table(name, model_columns(plan, name)), name=Task("tables", name).name)
+        bags = is_centred(plan, name) and plan.table[name].external is None
+        view = View.of_table(name, model_columns(plan, name))
+        window: Window = _window(curator, view, Task("tables", name).name, sizes, bags=bags)
         workload = _favoured(plan, Task("tables", name), tuple(window.shape))
         with report.step(f"fit table {name}"):
+            window, left = centred(window, rho=rho, rows=sizes[name])
             fitted[name] = model.fit(
                 window,
-                rho=rho,
+                rho=left,
                 rows=sizes[name],
                 structure=replace(structure, workload=workload, linked=_linked(plan, name)),
                 progress=report.inside,
             )
         mechanisms[name] = model.name
     return fitted, mechanisms
+
+
+def _window(curator: Curator, view: View, name: str, sizes: Mapping[str, float], *, bags: bool) -> CuratorWindow:
+    """Open a window on a view. If it may measure bags, they know about how many rows a unit has."""
+    window = curator.window(view, name=name, bags=bags)
+    if window.units is None:
+        return window
+    mean = sizes[view.base] / max(sizes[curator.promise.root(view.base)], 1.0)
+    return replace(window, units=replace(window.units, mean=mean))
 
 
 def _favoured(plan: Plan, task: Task, columns: Columns) -> dict[Columns, float] | None:
@@ -352,7 +367,7 @@ def _learn_links(
         name = link_task(relation).name
         if name not in shares:
             return None
-        window = curator.window(relation.view, name=name, bags=is_bagged(fabric.plan, relation))
+        window = _window(curator, relation.view, name, fabric.sizes, bags=is_bagged(fabric.plan, relation) or is_owned(fabric.plan, relation))
         model = _for_hidden(relation_model(fabric.plan, relation), relation, problem, degrees)
         with report.step(f"learn links {relation.table}.{relation.key}"):
             result = model.learn(window, problem, rho=shares[name], rng=rng, progress=report.inside, degrees=degrees)

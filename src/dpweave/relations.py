@@ -144,6 +144,12 @@ def model_columns(plan: Plan, table: str) -> tuple[str, ...]:
     return (*(c.name for c in plan.table[table].modelled), *derived_codecs(plan, table))
 
 
+def is_centred(plan: Plan, table: str) -> bool:
+    """Whether a table's rows may be counted around what all rows show (:mod:`dpweave.links.centred`): all of them have owners."""
+    database, chain = plan.database, plan.promise.chain(table)
+    return bool(chain) and not any(database[t].is_nullable(database[t].key[k]) for t, k in chain)
+
+
 def is_dictated(plan: Plan, table: str, key: str) -> bool:
     """Whether a key shares columns with another one, so that its targets are drawn among those that agree."""
     foreign = plan.database[table].foreign_keys

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -59,6 +59,11 @@ class Bag:
     centres: tuple[float, ...] = ()
 
     @property
+    def reach(self) -> Columns:
+        """All columns that it looks at, those of its codes last."""
+        return tuple(dict.fromkeys((*self.columns, *(c for code in self.codes for c, _ in code))))
+
+    @property
     def centred(self) -> bool:
         """Whether counts are those beyond some share of all rows, and not rows themselves."""
         return bool(self.centres)
@@ -81,12 +86,30 @@ class NoisyBag:
 Noisy = NoisyMarginal | NoisyBag
 
 
+LARGE = 3.0
+"""A unit is large that has this many times the mean number of rows: of units whose rows go on by chance, one in twenty has more."""
+
+
 @dataclass(frozen=True)
 class Units:
-    """What is public about the rows of one protected unit in a view: how many they are at most, and which columns they share."""
+    """What is public about the rows of one protected unit in a view: how many they are at most, and which columns they share.
+
+    Bags may hold only ``columns`` (None: all of the view), those that no other unit moves. ``mean`` is about how many rows a unit has, where that was counted.
+    """
 
     rows: int
     shared: frozenset[str]
+    columns: frozenset[str] | None = None
+    mean: float | None = None
+
+    def hold(self, columns: Iterable[str]) -> bool:
+        """Whether bags may hold all of ``columns``."""
+        return self.columns is None or self.columns.issuperset(columns)
+
+    @property
+    def many(self) -> float:
+        """Rows of a large unit, for which a vector should have room."""
+        return float(self.rows if self.mean is None else max(min(self.rows, LARGE * self.mean), 1.0))
 
 
 @dataclass(frozen=True)

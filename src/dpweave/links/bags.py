@@ -180,11 +180,11 @@ class Bags:
         """
         shares = {code: p for s in sets for code, p in self.share.get(s, {}).items() if code or self.taste is None}
         alike = math.prod(float((self.left[c].p ** 2).sum()) for c in columns if c not in self.units.shared)
-        d = self.units.rows
+        d = self.units.many
         doubt = self.doubt
         seen = {c: min(max(p + doubt.get(c, 0.0), RAREST), 1.0) for c, p in shares.items() if p or c in doubt}
         if not seen:  # too many values for any code: only rows are counted
-            return Bag(columns, ((),), (float(d),), 1.0, (0.0,))
+            return Bag(columns, ((),), (d,), 1.0, (0.0,))
         common, chance = (1.0, alike) if self.taste is None else (self.taste, 1.0)
         square = {code: (d * p * common) ** 2 * alike + d * p * (1 - p * chance) for code, p in seen.items()}
         worth = {code: WORTH[min(len(code), 2)] / (max(p, FLOOR) if declared else 1.0) for code, p in seen.items()}
@@ -197,7 +197,7 @@ class Bags:
         if self.taste is not None:
             scales, centres = {(): d / (KEPT * length), **scales}, (0.0, *shares.values())
             length *= math.hypot(1.0, KEPT)
-        longest = d * math.sqrt(sum(1 / scales[code] ** 2 for code in scales if code in seen or not code))
+        longest = self.units.rows * math.sqrt(sum(1 / scales[c] ** 2 for c in scales if c in seen or not c))
         return Bag(columns, tuple(scales), tuple(scales.values()), min(ROOM * length, longest), centres)
 
     def widened(self, bag: Bag, *, rho: float, links: float) -> Bag:

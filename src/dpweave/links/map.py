@@ -30,6 +30,7 @@ import numpy as np
 from dpweave.errors import UsageError
 from dpweave.links.bags import FIRST
 from dpweave.links.base import LinkProblem, LinkResult
+from dpweave.links.centred import Centred
 from dpweave.links.degrees import UNKNOWN, Degrees
 from dpweave.links.design import default_variance
 from dpweave.links.drawing import draw_links
@@ -162,11 +163,14 @@ class MAP:
         rho: float,
         progress: Callable[[str, float], None],
     ) -> Sequence[Noisy]:
-        """Measure what the design finds worth it: bags where links lead to public rows, else cliques.
+        """Measure what the design finds worth it: bags where links lead to public rows, else cliques, centred where rows have one owner.
 
         Where it is known how links spread over the left side, a small part counts all links first, and bags are centred around that.
         """
-        if window.units is not None:
+        counts: Centred | Window = window
+        if window.units is not None and scene.is_owned(window.units):
+            counts = Centred(window, window.units, scene.centre, scene.links)
+        elif window.units is not None and window.units.hold(window.shape):
             bags = scene.bags(design, window.units)
             counting, made = design.counting(bags)
             if counting.telling:
@@ -183,11 +187,11 @@ class MAP:
                 if scene.left_known:
                     picked = [(bags.widened(b, rho=rho * share, links=scene.links), share) for b, share in picked]
                 return (*first, *window.measure_bags([b for b, _ in picked], rho=rho, weights=[s for _, s in picked]))
-        l2 = [window.l2(s.columns) for s in design.cliques]
+        l2 = [counts.l2(s.columns) for s in design.cliques]
         shares = design.solve(variance, l2, rho=rho, links=scene.links)
         chosen = np.flatnonzero(shares)
         progress("measuring", 0.1)
-        return window.measure(
+        return counts.measure(
             [design.cliques[i].columns for i in chosen], rho=rho, weights=[float(shares[i]) for i in chosen]
         )
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from dpweave.errors import UsageError
 from dpweave.links.bags import UNSURE, Bags, Counted, outer, tables
+from dpweave.links.centred import Centre, counts_of, is_owned
 from dpweave.links.degrees import whole
 from dpweave.links.design import Design, Margin, parts, told
 from dpweave.links.types import LinkOperator, RowTypes
@@ -108,11 +109,25 @@ class Scene:
             taste=UNSURE if self.left_known else None,
         )
 
+    def is_owned(self, units: Units) -> bool:
+        """Whether links lead from rows to those that own them: then what one unit's rows are together is told by their own columns."""
+        return self.left_known and self.right_known and units.shared.issuperset(self.right)
+
+    def centre(self, columns: Columns) -> Centre | None:
+        """What is known of counts over ``columns`` before rows are counted: how all rows spread over the left ones."""
+        asked = self.workload(columns)
+        if not asked.left or not asked.right:
+            return None
+        alike = math.prod(float((self.left[c].p ** 2).sum()) for c in asked.left)
+        return Centre(asked.right, asked.left, alike, lambda: self.rows_in(asked.left) / self.links)
+
     def rows_in(self, columns: Columns) -> FloatArray:
-        """About how many links of the view fall into each cell of some left columns, by the synthetic rows."""
+        """About how many links of the view fall into each cell of some columns of one side, by the synthetic rows."""
+        left = all(c in self.left for c in columns)
+        codes, weights = (self.problem.left, self.left_weights) if left else (self.problem.right, self.right_weights)
         sizes = {c: self.problem.shape[c] for c in columns}
-        at = cells(self.problem.left, columns, sizes, rows=len(self.left_weights))
-        mass = np.bincount(at, weights=self.left_weights, minlength=math.prod(sizes.values()))
+        at = cells(codes, columns, sizes, rows=len(weights))
+        mass = np.bincount(at, weights=weights, minlength=math.prod(sizes.values()))
         return np.asarray(self.links * mass / mass.sum()).reshape(tuple(sizes.values()))
 
     @property
@@ -354,6 +369,8 @@ def _counted(scene: Scene, noisy: Noisy) -> dict[Workload, Counted]:
     unknown = [c for c in columns if c not in scene.left and c not in scene.right]
     if unknown:
         raise UsageError(f"measured column {unknown[0]!r} is on neither side of the relation")
+    if is_owned(noisy, scene.left):
+        return _counted(scene, counts_of(noisy, scene.problem.shape, rows=scene.rows_in(noisy.bag.columns)))
     if isinstance(noisy, NoisyBag):
         found = tables(noisy, scene.right, scene.rows_in(noisy.bag.columns))
         return {w: counted for w, counted in found.items() if w.k}

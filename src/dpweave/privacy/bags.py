@@ -20,9 +20,9 @@ from dpweave.errors import UsageError
 from dpweave.window import Bag
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from dpweave.window import Code, IntArray
+    from dpweave.window import Code, FloatArray, IntArray
 
 BLOCK = 1 << 22
 """Rows, times codes, that are looked at together at least; all rows of a unit always are."""
@@ -81,8 +81,7 @@ def clipped_sum(units: IntArray, cells: IntArray, columns: Mapping[str, IntArray
             whose * size + np.clip(cells[block], 0, size - 1), return_inverse=True, return_counts=True
         )
         who, cell = np.divmod(at, size)
-        have = [np.bincount(place[_have(columns, code, block)], minlength=len(at)) for code in bag.codes]
-        vector = (np.stack(have, axis=1) - np.multiply.outer(n, centres)) / scales
+        vector = (_have(columns, bag.codes, block, place, len(at)) - np.multiply.outer(n, centres)) / scales
         # Added up unit by unit, one after the other, so that not even the last bit depends on the rows of others.
         length = np.sqrt(np.bincount(np.repeat(who, width), (vector**2).ravel()))
         x = np.trunc(vector * np.minimum(step, most / np.maximum(length, 1e-300))[who, None])
@@ -92,7 +91,23 @@ def clipped_sum(units: IntArray, cells: IntArray, columns: Mapping[str, IntArray
     return out.astype(np.int64)
 
 
-def _have(columns: Mapping[str, IntArray], code: Code, block: slice) -> IntArray:
-    """Positions in a block of the rows that have a code."""
-    every = np.ones(block.stop - block.start, dtype=bool)
-    return np.flatnonzero(np.logical_and.reduce([every, *(columns[c][block] == v for c, v in code)]))
+def _have(
+    columns: Mapping[str, IntArray], codes: Sequence[Code], block: slice, place: IntArray, size: int
+) -> FloatArray:
+    """How many rows of a block there are at each of ``size`` places with each code."""
+    out = np.empty((size, len(codes)))
+    looks = [tuple(c for c, _ in code) for code in codes]
+    for names in dict.fromkeys(looks):
+        at = [j for j, look in enumerate(looks) if look == names]
+        inside = np.ones(len(place), dtype=bool)
+        have, wanted = np.zeros(len(place), dtype=np.int64), np.zeros(len(at), dtype=np.int64)
+        for i, name in enumerate(names):
+            values, rows = np.array([codes[j][i][1] for j in at]), columns[name][block]
+            inside &= rows <= values.max()
+            have, wanted = (x * (values.max() + 1) + y for x, y in ((have, rows), (wanted, values)))
+        known, which = np.unique(wanted, return_inverse=True)
+        found = np.minimum(np.searchsorted(known, have), len(known) - 1)
+        inside &= known[found] == have
+        cell = place[inside] * len(known) + found[inside]
+        out[:, at] = np.bincount(cell, minlength=size * len(known)).reshape(size, len(known))[:, which]
+    return out

@@ -74,12 +74,11 @@ class Counts:
 
     def bag(self, view: View, bag: Bag) -> IntArray:
         """Return clipped sums over the units' rows that lead somewhere by all that is asked for: columns, then codes."""
-        wanted = (*bag.columns, *dict.fromkeys(c for code in bag.codes for c, _ in code))
         unit = self._position(view.base, tuple(key for _, key in self._bounding.promise.chain(view.base)))
-        there = self._present(view.base, *_needs(view, wanted))
+        there = self._present(view.base, *_needs(view, bag.reach))
         rows = np.flatnonzero(unit >= 0 if there is None else (unit >= 0) & there)
         rows = rows[np.argsort(unit[rows], kind="stable")]
-        codes = {name: self._seen(view.base, view.attribute[name])[rows] for name in wanted}
+        codes = {name: self._seen(view.base, view.attribute[name])[rows] for name in bag.reach}
         shape = tuple(self.codec(view, name).size for name in bag.columns)
         cells = np.zeros(len(rows), dtype=np.int64)
         for name, length in zip(bag.columns, shape, strict=True):

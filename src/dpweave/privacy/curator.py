@@ -167,7 +167,7 @@ class Curator:
         return noisy
 
     def units(self, view: View) -> Units | None:
-        """What is public about one unit's rows in ``view``, where bags of all its columns may be measured; None elsewhere.
+        """What is public about one unit's rows in ``view``, where bags may be measured; None elsewhere.
 
         They are counted in memory, so rows must be there: not those of a server.
         """
@@ -186,7 +186,8 @@ class Curator:
         """
         if not bags:
             return ()
-        if self.units(view) is None:
+        units = self.units(view)
+        if units is None or not all(units.hold(bag.reach) for bag in bags):
             raise UsageError(f"{what!r}: bags are counted for rows that belong to units and that no other unit moves")
         shares = split(rho, [1.0] * len(bags) if weights is None else list(weights))
         bags = [self._require_bag(view, bag) for bag in bags]

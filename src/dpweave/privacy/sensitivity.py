@@ -72,12 +72,14 @@ def movement(promise: Promise, view: View, columns: tuple[str, ...], unit: str) 
 
 
 def units_of(promise: Promise, view: View) -> Units | None:
-    """What is public about one unit's rows in ``view``, where bags of all its columns may be measured; None elsewhere."""
+    """What is public about one unit's rows in ``view``, and which of its columns bags may hold; None where there are no bags."""
     owning = promise.chain(view.base) if view.base not in promise.public else ()
-    if not owning or not stays(promise, view, tuple(view.attribute)):
+    kept = frozenset(name for name in view.attribute if stays(promise, view, (name,)))
+    if not owning or not kept:
         return None
     shared = frozenset(n for n, a in view.columns if a.path[:1] == (owning[0][1],))
-    return Units(promise.owned_rows(promise.root(view.base), view.base), shared)
+    rows = promise.owned_rows(promise.root(view.base), view.base)
+    return Units(rows, shared, None if len(kept) == len(view.columns) else kept)
 
 
 def stays(promise: Promise, view: View, columns: tuple[str, ...]) -> bool:

@@ -1,0 +1,122 @@
+"""Tables of owned rows, counted around what a first look shows (:mod:`dpweave.links.centred`)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpweave.links.bags import outer
+from dpweave.links.centred import Centre, Centred, counts_of
+from dpweave.links.projection import project_capped_simplex
+from dpweave.privacy.accounting import split, subtract
+from dpweave.window import NoisyMarginal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from dpweave.window import Bag, Candidate, Columns, FloatArray, NoisyBag, Units, Window
+
+FIRST = 0.1
+"""Part of a table's budget for the first look."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a first look shows of a column: shares of its values, and the squared error of all of them together."""
+
+    share: FloatArray
+    doubt: float
+
+    @classmethod
+    def of(cls, noisy: NoisyMarginal, *, rows: float) -> Look:
+        """The distribution nearest to noisy counts; none is further from another than the root of two, whatever the noise."""
+        rows = max(rows, 1.0)
+        share = project_capped_simplex(noisy.counts / rows, total=1.0)
+        return cls(share, min(noisy.counts.size * (noisy.sigma / rows) ** 2, 2.0))
+
+
+@dataclass(frozen=True)
+class Looks:
+    """Centres of a table: columns are taken to be independent of each other."""
+
+    of: Mapping[str, Look]
+
+    def __call__(self, columns: Columns) -> Centre | None:
+        """Shares of all cells over ``columns``."""
+        if not columns or any(c not in self.of for c in columns):
+            return None
+        looks = [self.of[c] for c in columns]
+        alike = [float((look.share**2).sum()) for look in looks]
+        doubt = sum(look.doubt * math.prod(alike[:i] + alike[i + 1 :]) for i, look in enumerate(looks))
+        return Centre((), columns, math.prod(alike), lambda: outer([look.share for look in looks]), doubt)
+
+
+@dataclass(frozen=True)
+class CentredWindow:
+    """A window whose counts are centred where that takes less noise; choices are made as before."""
+
+    window: Window
+    counts: Centred
+
+    @property
+    def name(self) -> str:
+        """What the ledger calls the view."""
+        return self.window.name
+
+    @property
+    def shape(self) -> Mapping[str, int]:
+        """Number of codes of each column."""
+        return self.window.shape
+
+    @property
+    def units(self) -> Units | None:
+        """As the window behind it."""
+        return self.window.units
+
+    def l1(self, columns: Columns) -> float:
+        """L1 sensitivity of plain counts, by which choices are scored."""
+        return self.window.l1(columns)
+
+    def l2(self, columns: Columns) -> float:
+        """Length that noise must hide."""
+        return self.counts.l2(columns)
+
+    def measure(
+        self, cliques: Sequence[Columns], *, rho: float, weights: Sequence[float] | None = None
+    ) -> tuple[NoisyMarginal, ...]:
+        """Noisy counts for each clique, for ``rho`` in all."""
+        rows = np.array(self.counts.rows)
+        return tuple(
+            noisy if isinstance(noisy, NoisyMarginal) else counts_of(noisy, self.shape, rows=rows)
+            for noisy in self.counts.measure(cliques, rho=rho, weights=weights)
+        )
+
+    def measure_bags(
+        self, bags: Sequence[Bag], *, rho: float, weights: Sequence[float] | None = None
+    ) -> tuple[NoisyBag, ...]:
+        """As the window behind it."""
+        return self.window.measure_bags(bags, rho=rho, weights=weights)
+
+    def select(self, candidates: Sequence[Candidate], *, rho: float, count: int = 1) -> tuple[int, ...]:
+        """As the window behind it."""
+        return self.window.select(candidates, rho=rho, count=count)
+
+
+def centred(window: Window, *, rho: float, rows: float) -> tuple[Window, float]:
+    """Take a first look at the columns that bags may hold and centre a table's window around it; returns what is left of ``rho``.
+
+    The window itself, and all of ``rho``, where units have a single row or no column varies that a bag may hold.
+    """
+    units = window.units
+    if units is None or units.rows < 2:
+        return window, rho
+    columns = [c for c, n in window.shape.items() if n > 1 and units.hold((c,))]
+    if not columns:
+        return window, rho
+    start = split(rho, [FIRST, 1 - FIRST])[0]
+    looks = window.measure([(c,) for c in columns], rho=start)
+    shown = {c: Look.of(noisy, rows=rows) for c, noisy in zip(columns, looks, strict=True)}
+    return CentredWindow(window, Centred(window, units, Looks(shown), rows)), subtract(rho, start)
