@@ -57,7 +57,7 @@ from dpweave.schema.domain import Domain, Learn, View, degree, parse_degree, par
 from dpweave.sources import open_source
 from dpweave.tables.aim import MAX_TRIPLES
 from dpweave.tables.base import Structure, table_model
-from dpweave.tables.centred import centred
+from dpweave.tables.centred import centred, composition
 from dpweave.tables.domains import categories_from, degree_groups, learn_bins, public_domain
 from dpweave.tables.woven import seen_through_links
 from dpweave.weaving import Fabric, Weaver
@@ -116,8 +116,8 @@ def fit(
         for name in plan.public:
             with report.step(f"read public table {name}"):
                 public[name] = opened.whole(name)
-        plan = _learn_domains(curator, plan, allocation, public, report)
         sizes = _measure_sizes(curator, plan, allocation, report)
+        plan = _learn_domains(curator, plan, allocation, sizes, public, report)
         tables, mechanisms = _fit_tables(curator, plan, allocation, sizes, models, report)
         fabric = Fabric(
             plan, sizes, tables, public, degree_counts(plan, curator.release), repetitions(plan, curator.release)
@@ -163,7 +163,12 @@ def _charge_external(book: Ledger, plan: Plan, brought: Mapping[str, Brought]) -
 
 
 def _learn_domains(
-    curator: Curator, plan: Plan, allocation: Allocation, public: dict[str, pa.Table], report: Progress
+    curator: Curator,
+    plan: Plan,
+    allocation: Allocation,
+    sizes: Mapping[str, float],
+    public: dict[str, pa.Table],
+    report: Progress,
 ) -> Plan:
     """Fill in every domain that the plan wants learned, and tell the Curator how columns are coded."""
     for table in plan.tables:
@@ -178,9 +183,8 @@ def _learn_domains(
                             column.column, public[table.name][column.name].unique().to_pylist(), bins=domain.bins
                         )
                     else:
-                        domain = _learn_domain(
-                            curator, plan, allocation, Task("domains", table.name, column.name), domain
-                        )
+                        task = Task("domains", table.name, column.name)
+                        domain = _learn_domain(curator, plan, allocation, sizes, task, domain)
                 plan = plan.replace_domain(table.name, column.name, domain)
             curator.set_codec(table.name, column.name, Codec(column.column, domain))
     for name in plan.promise.private:
@@ -211,7 +215,9 @@ def _learn_degrees(curator: Curator, plan: Plan, allocation: Allocation, name: s
     return plan
 
 
-def _learn_domain(curator: Curator, plan: Plan, allocation: Allocation, task: Task, learn: Learn) -> Domain:
+def _learn_domain(
+    curator: Curator, plan: Plan, allocation: Allocation, sizes: Mapping[str, float], task: Task, learn: Learn
+) -> Domain:
     column = plan.table[task.table].column[task.item].column
     rho = allocation.tasks[task]
     if is_category(plan, task):
@@ -224,8 +230,9 @@ def _learn_domain(curator: Curator, plan: Plan, allocation: Allocation, task: Ta
 
     def measure(bins: Bins, share: float) -> NoisyMarginal:
         curator.set_codec(task.table, task.item, Codec(column, bins))
-        window = curator.window(View.of_table(task.table, (task.item,)), name=task.name)
-        return window.measure([(task.item,)], rho=share)[0]
+        view, bags = View.of_table(task.table, (task.item,)), is_centred(plan, task.table)
+        window = _window(curator, view, task.name, sizes, bags=bags)
+        return composition(window, [task.item], rho=share)[0]
 
     return learn_bins(column.type, learn, measure, rho=rho)
 
@@ -367,7 +374,13 @@ def _learn_links(
         name = link_task(relation).name
         if name not in shares:
             return None
-        window = _window(curator, relation.view, name, fabric.sizes, bags=is_bagged(fabric.plan, relation) or is_owned(fabric.plan, relation))
+        window = _window(
+            curator,
+            relation.view,
+            name,
+            fabric.sizes,
+            bags=is_bagged(fabric.plan, relation) or is_owned(fabric.plan, relation),
+        )
         model = _for_hidden(relation_model(fabric.plan, relation), relation, problem, degrees)
         with report.step(f"learn links {relation.table}.{relation.key}"):
             result = model.learn(window, problem, rho=shares[name], rng=rng, progress=report.inside, degrees=degrees)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpweave.budget import link_method
+from dpweave.budget import Task, link_method
 from dpweave.links.bags import marginals
+from dpweave.links.centred import counts_of, is_owned
 from dpweave.links.degrees import buckets
 from dpweave.privacy.release import Measured
 from dpweave.relations import degree_codecs, derived_codecs, relations
@@ -173,6 +174,11 @@ def _one_way(model: Model, table: str, name: str, codec: Codec) -> Estimate | No
             continue
         if m.view.attribute[name].column == name and _is_same(m.domains[at], codec):
             parts.append(summed(m, (name,)))
+    for b in model.release.bagged:
+        if b.what == Task("tables", table).name and b.noisy.bag.centred and name in b.noisy.bag.reach:
+            shape = {c: _codec(model, table, a).size for c, a in b.view.columns}
+            counts = counts_of(b.noisy, shape, rows=np.array(model.sizes[table]))
+            parts.append(summed(Measured(b.what, b.view, (), counts), (name,)))
     return combined(parts)
 
 
@@ -247,11 +253,15 @@ def _link_measurements(model: Model, coded: CodedDatabase, relation: Relation) -
     if not bags:
         return found
     links = max(model.sizes[relation.table] * model.fabric.share(relation.table, relation.key), 1.0)
-    attributes = dict(relation.left)
+    attributes = dict((*relation.left, *relation.right))
+    sizes = [{n: _codec(model, relation.table, a).size for n, a in side} for side in (relation.left, relation.right)]
     for bagged in bags:
-        shape = {n: _codec(model, relation.table, a).size for n, a in relation.right}
         rows = links * _shares(coded, relation, [attributes[c] for c in bagged.noisy.bag.columns])
-        found += [Measured(what, bagged.view, (), m) for m in marginals(bagged.noisy, shape, rows) if m.columns]
+        if is_owned(bagged.noisy, sizes[0]):
+            found.append(Measured(what, bagged.view, (), counts_of(bagged.noisy, sizes[0], rows=rows)))
+        else:
+            shown = marginals(bagged.noisy, sizes[1], rows)
+            found += [Measured(what, bagged.view, (), m) for m in shown if m.columns]
     return found
 
 

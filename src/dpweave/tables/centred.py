@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpweave.links.bags import outer
-from dpweave.links.centred import Centre, Centred, counts_of
+from dpweave.links.centred import MOST_CELLS, Centre, Centred, counts_of
 from dpweave.links.projection import project_capped_simplex
 from dpweave.privacy.accounting import split, subtract
-from dpweave.window import NoisyMarginal
+from dpweave.window import Bag, NoisyMarginal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dpweave.window import Bag, Candidate, Columns, FloatArray, NoisyBag, Units, Window
+    from dpweave.window import Candidate, Columns, FloatArray, NoisyBag, Units, Window
 
 FIRST = 0.1
 """Part of a table's budget for the first look."""
@@ -31,9 +31,9 @@ class Look:
     doubt: float
 
     @classmethod
-    def of(cls, noisy: NoisyMarginal, *, rows: float) -> Look:
+    def of(cls, noisy: NoisyMarginal) -> Look:
         """The distribution nearest to noisy counts; none is further from another than the root of two, whatever the noise."""
-        rows = max(rows, 1.0)
+        rows = max(float(noisy.counts.sum()), noisy.sigma * math.sqrt(noisy.counts.size))
         share = project_capped_simplex(noisy.counts / rows, total=1.0)
         return cls(share, min(noisy.counts.size * (noisy.sigma / rows) ** 2, 2.0))
 
@@ -105,6 +105,30 @@ class CentredWindow:
         return self.window.select(candidates, rho=rho, count=count)
 
 
+def composition(window: Window, columns: Sequence[str], *, rho: float) -> tuple[NoisyMarginal, ...]:
+    r"""How rows spread over the values of each column, for ``rho`` in all; how many there are is told only where counts are plain.
+
+    Units are scaled down to the length that many rows would have if they were spread evenly over n values, :math:`\sqrt{m^2/n + m}`. Where rows lie close together,
+    vectors are longer and all units are scaled down alike: nothing is lost against a clip that would spare them.
+    """
+    units = window.units
+    made = [_clipped(c, window.shape[c], units) if units is not None and units.hold((c,)) else None for c in columns]
+    bags = [b for c, b in zip(columns, made, strict=True) if b is not None and b.clip < window.l2((c,))]
+    if units is None or len(bags) < len(columns):
+        return window.measure([(c,) for c in columns], rho=rho)
+    return tuple(
+        NoisyMarginal((c,), np.rint(noisy.counts).astype(np.int64), noisy.sigma)
+        for c, noisy in zip(columns, window.measure_bags(bags, rho=rho), strict=True)
+    )
+
+
+def _clipped(column: str, values: int, units: Units) -> Bag | None:
+    if values > MOST_CELLS:
+        return None
+    codes = tuple(((column, v),) for v in range(values))
+    return Bag((), codes, (1.0,) * values, math.sqrt(units.many**2 / values + units.many))
+
+
 def centred(window: Window, *, rho: float, rows: float) -> tuple[Window, float]:
     """Take a first look at the columns that bags may hold and centre a table's window around it; returns what is left of ``rho``.
 
@@ -113,10 +137,10 @@ def centred(window: Window, *, rho: float, rows: float) -> tuple[Window, float]:
     units = window.units
     if units is None or units.rows < 2:
         return window, rho
-    columns = [c for c, n in window.shape.items() if n > 1 and units.hold((c,))]
+    columns = [c for c, n in window.shape.items() if 1 < n <= MOST_CELLS and units.hold((c,))]
     if not columns:
         return window, rho
     start = split(rho, [FIRST, 1 - FIRST])[0]
-    looks = window.measure([(c,) for c in columns], rho=start)
-    shown = {c: Look.of(noisy, rows=rows) for c, noisy in zip(columns, looks, strict=True)}
+    looks = composition(window, columns, rho=start)
+    shown = {c: Look.of(noisy) for c, noisy in zip(columns, looks, strict=True)}
     return CentredWindow(window, Centred(window, units, Looks(shown), rows)), subtract(rho, start)
