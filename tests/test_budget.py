@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from dpweave.budget import Task, allocate, favoured, serving, touched
 from dpweave.errors import PlanError
+from dpweave.links.centred import clip_for
 from dpweave.plan import Plan
 from dpweave.workloads import LEAST_WEIGHT, MOST_WEIGHT
-from dpweave.worth import LEAST, Worth, shares
+from dpweave.worth import LEAST, Worth, many, shares
 
 TOML = """
 protect = ["people", "shops"]
@@ -145,10 +146,10 @@ def test_what_is_hopeless_gets_the_least():
 def test_more_weight_means_more_budget_and_all_get_more_with_more_epsilon(plan):
     data = plan.to_dict()
     data["tables"]["marks"]["keys"]["visit"]["weight"] = 5.0
-    before, after = spent(plan, 1.0), spent(Plan.from_dict(data), 1.0)
+    before, after = spent(plan, 0.2), spent(Plan.from_dict(data), 0.2)
     assert after["links:marks.visit"] > 1.5 * before["links:marks.visit"]
     assert after["links:visits.person"] < before["links:visits.person"]
-    more = spent(plan, 2.0)
+    more = spent(plan, 0.4)
     assert all(more[task] > before[task] for task in before)
 
 
@@ -236,8 +237,8 @@ def test_explain_warns_of_a_workload_in_a_table_of_independent_columns():
 
 
 def test_a_workload_brings_budget_to_the_relation_that_serves_it(plan):
-    before = spent(plan, 1.0)
-    after = spent(with_workloads({"columns": ["marks.mark", "visits.day"], "weight": 4.0}), 1.0)
+    before = spent(plan, 0.2)
+    after = spent(with_workloads({"columns": ["marks.mark", "visits.day"], "weight": 4.0}), 0.2)
     assert after["links:marks.visit"] > 1.5 * before["links:marks.visit"]
     assert after["links:visits.person"] < before["links:visits.person"]
 
@@ -247,7 +248,9 @@ def test_explain_says_who_serves_a_workload_and_at_what_noise(plan):
     (found,) = said.workloads
     assert (found.columns, found.task, found.cells) == (("marks.mark", "people.sex"), "links:marks.visit", 20)
     (rho,) = (s.rho for s in said.budget if s.task == found.task)
-    assert found.sigma == pytest.approx(20 / math.sqrt(rho))  # half of rho, and 20 marks of a person move
+    # Half of rho; of a person with 20 marks, what they have beyond those of all (ten values each).
+    assert found.sigma == pytest.approx(clip_for(many(plan, "marks"), 1 / 10) / math.sqrt(rho))
+    assert found.sigma < 20 / 3 / math.sqrt(rho)
     assert "marks.mark × people.sex" in str(said)
     assert all(len(line) <= 80 for line in str(said).splitlines())
     assert "Declared workloads" not in str(plan.explain(epsilon=1.0, delta=1e-6))

@@ -30,7 +30,7 @@ from dpweave.links.bags import FIRST, Bags
 from dpweave.links.design import even_margin, inner_sets
 from dpweave.privacy.accounting import gaussian_sigma, split
 from dpweave.privacy.sensitivity import movement, units_of
-from dpweave.relations import degree_codecs, derived_codecs, measured_columns, relations
+from dpweave.relations import degree_codecs, derived_codecs, is_centred, measured_columns, relations
 from dpweave.schema.domain import (
     MAX_CELLS,
     Bins,
@@ -42,7 +42,7 @@ from dpweave.schema.domain import (
     parse_presence,
     size,
 )
-from dpweave.worth import codes, varying
+from dpweave.worth import codes, many, moved, varying
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -246,6 +246,7 @@ def _sigma(plan: Plan, task: Task, rho: float) -> float | None:
     """Noise of a task's counts; links choose what they measure, so nothing is known of theirs beforehand."""
     if task.group == "domains" and parse_degree(task.item):
         return gaussian_sigma(_worst_l2(plan, task), rho)
+    l2 = _worst_l2(plan, task)
     match task.group:
         case "links":
             return None
@@ -253,7 +254,8 @@ def _sigma(plan: Plan, task: Task, rho: float) -> float | None:
             rho = rho / len(measured_columns(plan, task.table))
         case "domains" if not is_category(plan, task):
             rho = _quantile_share(plan, task, rho)
-    return gaussian_sigma(_worst_l2(plan, task), rho)
+            l2 = min(l2, many(plan, task.table)) if is_centred(plan, task.table) else l2
+    return gaussian_sigma(l2, rho)
 
 
 def _served(plan: Plan, allocation: Allocation) -> Iterable[ServedWorkload]:
@@ -263,7 +265,7 @@ def _served(plan: Plan, allocation: Allocation) -> Iterable[ServedWorkload]:
         weight = workload.declared.weight
         part = weight / (1 + sum(favoured(plan, task).values()))
         view = task_view(plan, task)
-        l2 = max(movement(plan.promise, view, workload.names, unit).l2 for unit in plan.promise.protected)
+        l2 = moved(plan, view, workload.names)
         walk = plan.promise.graph.walk
         cells = math.prod(codes(plan, walk(workload.base, a.path), a.column) for a in workload.attributes)
         sigma = gaussian_sigma(l2, part * allocation.tasks[task])
@@ -307,7 +309,7 @@ def _quantile_share(plan: Plan, task: Task, rho: float) -> float:
 
 
 def _worst_l2(plan: Plan, task: Task, *, ordinary: bool = True) -> float:
-    """Largest L2 sensitivity of the counts over one column of a task's view, or of its number of rows.
+    """What noise has to hide at most in the counts over one column of a task's view, or in its number of rows.
 
     Whether a linking key is null moves further than what a row says itself; ``ordinary`` leaves such columns out.
     """
@@ -315,6 +317,8 @@ def _worst_l2(plan: Plan, task: Task, *, ordinary: bool = True) -> float:
     names = [name for name, _ in view.columns]
     kept = [name for name in names if not parse_presence(name)] if ordinary else names
     single: list[tuple[str, ...]] = [(name,) for name in kept or names] or [()]
+    if task.group == "tables":
+        return max(moved(plan, view, columns) for columns in single)
     return max(movement(plan.promise, view, columns, unit).l2 for unit in plan.promise.protected for columns in single)
 
 

@@ -14,11 +14,11 @@ import math
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING
 
-from dpweave.budget import Allocation, is_bagged, is_learned, link_task
+from dpweave.budget import Allocation, is_bagged, is_learned, is_owned, link_task
 from dpweave.links.wiring import WHOLE_CELLS
 from dpweave.privacy.sensitivity import movement, units_of
 from dpweave.relations import model_columns, relations
-from dpweave.worth import codes, seen_rows, varying
+from dpweave.worth import codes, moved, seen_rows, varying
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -86,6 +86,8 @@ def _links(plan: Plan, allocation: Allocation, relation: Relation) -> LinkForeca
     rho = allocation.tasks[link_task(relation)]
     names = tuple(name for name, _ in relation.view.columns)
     l2 = max(movement(plan.promise, relation.view, names, unit).l2 for unit in plan.promise.protected)
+    if is_owned(plan, relation):
+        l2 = moved(plan, relation.view, (next(iter(left)), next(iter(right))))
     bagged = units_of(plan.promise, relation.view) if is_bagged(plan, relation) else None
     bagged = None if bagged is None or bagged.columns is not None else bagged
     found = predict_error(left, right, k=k, rho=rho, l2=l2, links=rows, units=bagged)

@@ -6,7 +6,7 @@ Table models and link learners import this module and never the Curator, its cou
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -94,13 +94,15 @@ LARGE = 3.0
 class Units:
     """What is public about the rows of one protected unit in a view: how many they are at most, and which columns they share.
 
-    Bags may hold only ``columns`` (None: all of the view), those that no other unit moves. ``mean`` is about how many rows a unit has, where that was counted.
+    Bags may hold only ``columns`` (None: all of the view), those that no other unit moves. ``mean`` is about how many rows a unit has, where that was counted,
+    and ``longer`` how many times as long as expected what its rows have beyond all others was found to be, by column.
     """
 
     rows: int
     shared: frozenset[str]
     columns: frozenset[str] | None = None
     mean: float | None = None
+    longer: Mapping[str, float] = field(default_factory=dict)
 
     def hold(self, columns: Iterable[str]) -> bool:
         """Whether bags may hold all of ``columns``."""

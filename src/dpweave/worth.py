@@ -25,10 +25,12 @@ from functools import reduce
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from dpweave.links.centred import clip_for
 from dpweave.links.design import DECAY, FIRST_ORDER, STRONG, STRONGER
-from dpweave.privacy.sensitivity import movement
-from dpweave.relations import degree_codecs, measured_columns, presence_codecs
+from dpweave.privacy.sensitivity import movement, units_of
+from dpweave.relations import degree_codecs, is_centred, measured_columns, presence_codecs
 from dpweave.schema.domain import Learn, Opaque, View, parse_presence, size
+from dpweave.window import Units
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -114,7 +116,7 @@ def table_worth(plan: Plan, table: str, *, weight: float) -> Worth:
         weight=weight * len(columns),
         marginals=len(columns),
         cells=_typical(sizes),
-        moved=_moved(plan, View.of_table(table, columns), own[:1]),
+        moved=moved(plan, View.of_table(table, columns), own[:1]),
         rows=seen_rows(plan, table),
         variance=UNKNOWN,
     )
@@ -136,7 +138,7 @@ def relation_worth(
         weight=weight * len(sizes),
         marginals=len(left) * len(right),
         cells=_typical(left.values()) * _typical(right.values()),
-        moved=_moved(plan, relation.view, (next(iter(left)), next(iter(right)))),
+        moved=moved(plan, relation.view, (next(iter(left)), next(iter(right)))),
         rows=rows,
         variance=FIRST_ORDER * DECAY * (1 - STRONG + STRONG * STRONGER),
     )
@@ -147,7 +149,7 @@ def relation_worth(
                 weight=weight * len(right),
                 marginals=len(right),
                 cells=_typical(right.values()),
-                moved=_moved(plan, relation.view, (next(iter(right)),)),
+                moved=moved(plan, relation.view, (next(iter(right)),)),
                 rows=rows,
                 variance=SELECTIVE,
             )
@@ -157,7 +159,7 @@ def relation_worth(
             weight=1.0,
             marginals=len(favoured),
             cells=_typical([math.prod(sizes.get(c, 1) for c in columns) for columns in favoured]),
-            moved=max(_moved(plan, relation.view, columns) for columns in favoured),
+            moved=max(moved(plan, relation.view, columns) for columns in favoured),
             rows=rows,
             variance=UNKNOWN,
         )
@@ -221,5 +223,21 @@ def _typical(sizes: Iterable[int]) -> float:
     return math.exp(sum(logs) / len(logs))
 
 
-def _moved(plan: Plan, view: View, columns: tuple[str, ...]) -> float:
-    return max(movement(plan.promise, view, columns, unit).l2 for unit in plan.promise.protected)
+def moved(plan: Plan, view: View, columns: tuple[str, ...]) -> float:
+    """What noise has to hide of one unit in counts over ``columns``: all that it can move, or its length where counts are centred.
+
+    That length is of evenly spread values (:func:`dpweave.links.centred.clip_for`).
+    """
+    most = max(movement(plan.promise, view, columns, unit).l2 for unit in plan.promise.protected)
+    own = [c for c in columns if not view.attribute[c].path]
+    units = units_of(plan.promise, view) if own and is_centred(plan, view.base) else None
+    if units is None or not units.hold(columns) or not units.shared.issuperset(c for c in columns if c not in own):
+        return most
+    cells = math.prod(codes(plan, view.base, view.attribute[c].column) for c in own)
+    return min(most, clip_for(many(plan, view.base), 1 / cells))
+
+
+def many(plan: Plan, table: str) -> float:
+    """About how many rows of ``table`` a large unit has."""
+    rows = plan.promise.owned_rows(plan.promise.root(table), table)
+    return Units(rows, frozenset(), mean=seen_rows(plan, table) / seen_rows(plan, plan.promise.root(table))).many

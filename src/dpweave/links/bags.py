@@ -267,6 +267,14 @@ def tables(noisy: NoisyBag, margins: Mapping[str, Margin], rows: FloatArray) -> 
     return out
 
 
+def left_of(noisy: NoisyBag, rows: FloatArray) -> float:
+    """The part that scaling left of all ``rows``, as far as noise lets it be seen; 1 where it does not."""
+    at, total = noisy.bag.codes.index(()), max(float(rows.sum()), 1e-3)
+    doubt = (float(noisy.noise[at]) / total) ** 2 * rows.size
+    left = (float(noisy.counts[..., at].sum()) / total * ANY**2 + doubt) / (ANY**2 + doubt)
+    return min(max(left, MOST_SCALED), 1.0)
+
+
 def uncentred(noisy: NoisyBag, rows: FloatArray) -> tuple[NoisyBag, FloatArray]:
     r"""Counts of a centred bag as those of one without centres, given how many ``rows`` there are per cell of its columns.
 
@@ -275,12 +283,9 @@ def uncentred(noisy: NoisyBag, rows: FloatArray) -> tuple[NoisyBag, FloatArray]:
     shrunk towards the part that is left of all rows. Also returns f in each cell relative to that: noise is that of all cells, and less or more by it.
     """
     bag, at = noisy.bag, noisy.bag.codes.index(())
-    total = max(float(rows.sum()), 1e-3)
     some = np.maximum(rows, 1e-3)
     blur = (float(noisy.noise[at]) / some) ** 2
-    doubt = (float(noisy.noise[at]) / total) ** 2 * rows.size
-    left = (float(noisy.counts[..., at].sum()) / total * ANY**2 + doubt) / (ANY**2 + doubt)
-    left = min(max(left, MOST_SCALED), 1.0)
+    left = left_of(noisy, rows)
     own = noisy.counts[..., at] / some
     each = np.clip(left + (own - left) * SPREAD**2 / (SPREAD**2 + ROWS_DOUBT**2 + blur), MOST_SCALED, 1.0)
     counts = noisy.counts / each[..., np.newaxis] + np.multiply.outer(rows, np.array(bag.centres))

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 TASTE = 0.4
 """Relative standard deviation of a unit's own share of a cell around that of all rows."""
 
+FAINT = 0.0125
+"""Noise of all cells together below about a hundredth of the rows, this part over the mean absolute value of a standard normal variable, is not worth having at the price of clipping."""
+
 MOST_CELLS = 2_000
 """Cells of owned rows that are counted around a centre at most: every unit has a number for each of them."""
 
@@ -61,12 +64,16 @@ class Centres(Protocol):
 
 @dataclass(frozen=True)
 class Centred:
-    """Counts over the rows of a window, about ``rows`` of them, centred where that takes less noise."""
+    """Counts over the rows of a window, about ``rows`` of them, centred where that takes less noise.
+
+    ``kept`` is the length of the code of all rows, which shows how far units were scaled down, in units of all others together.
+    """
 
     window: Window
     units: Units
     centres: Centres
     rows: float
+    kept: float = KEPT
 
     def l2(self, columns: Columns) -> float:
         """What noise must hide: the length of a unit's vector, or all that a unit can move where counts are plain."""
@@ -103,26 +110,37 @@ class Centred:
         cells, beside = self._cells(centre.over), self._cells(centre.beside)
         if not 1 < cells <= MOST_CELLS or (cells + 1) * beside > MAX_CELLS:
             return None
-        clip = ROOM * math.hypot(1.0, KEPT) * self._length(centre)
+        longer = max(self.units.longer.get(c, 1.0) for c in centre.over)
+        clip = longer * clip_for(self.units.many, centre.alike, centre.doubt, kept=self.kept)
         return (centre, clip) if clip < self.window.l2(columns) else None
 
     def _cells(self, columns: Columns) -> int:
         return math.prod(self.window.shape[c] for c in columns)
 
-    def _length(self, centre: Centre) -> float:
-        m = self.units.many
-        return math.sqrt(m**2 * (TASTE**2 * centre.alike + centre.doubt) + m * (1 - centre.alike))
-
     def _bag(self, centre: Centre, clip: float, *, rho: float) -> Bag:
-        """The bag of all cells. Where noise is less than chance its clip is widened: with ample budgets nobody is scaled down."""
+        """The bag of all cells. Where noise is hardly felt its clip is widened: with ample budgets nobody is scaled down."""
         values = product(*(range(self.window.shape[c]) for c in centre.over))
         codes = ((), *(tuple(zip(centre.over, at, strict=True)) for at in values))
         share = centre.share().ravel()
-        apart = KEPT * self._length(centre) / self.units.many
-        chance = max(self.rows, 1.0) * float((share * (1 - share)).mean()) / self._cells(centre.beside)
+        apart = self.kept * _length(self.units.many, centre.alike, centre.doubt) / self.units.many
+        rows, cells = max(self.rows, 1.0), share.size * self._cells(centre.beside)
+        chance = math.sqrt(rows * float((share * (1 - share)).sum()) / cells)
         longest = self.units.rows * math.hypot(math.sqrt(2.0), apart)
-        clip = max(clip, min(UNFELT * math.sqrt(2 * rho * chance), longest))
+        clip = max(clip, min(math.sqrt(2 * rho) * max(UNFELT * chance, FAINT * rows / cells), longest))
         return Bag(centre.beside, codes, (1 / apart, *(1.0,) * share.size), clip, (0.0, *share.tolist()))
+
+
+def clip_for(rows: float, alike: float, doubt: float = 0.0, *, kept: float = KEPT) -> float:
+    """Clip of a centred bag, for a unit with so many ``rows``; see :class:`Centre`.
+
+    >>> round(clip_for(100.0, 0.25), 1)
+    26.1
+    """
+    return ROOM * math.hypot(1.0, kept) * _length(rows, alike, doubt)
+
+
+def _length(rows: float, alike: float, doubt: float) -> float:
+    return math.sqrt(rows**2 * (TASTE**2 * alike + doubt) + rows * (1 - alike))
 
 
 def is_owned(noisy: Noisy, left: Mapping[str, object]) -> TypeGuard[NoisyBag]:

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpweave.links.bags import outer
+from dpweave.links.bags import left_of, outer
 from dpweave.links.centred import MOST_CELLS, Centre, Centred, counts_of
 from dpweave.links.projection import project_capped_simplex
 from dpweave.privacy.accounting import split, subtract
-from dpweave.window import Bag, NoisyMarginal
+from dpweave.window import Bag, NoisyBag, NoisyMarginal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dpweave.window import Candidate, Columns, FloatArray, NoisyBag, Units, Window
+    from dpweave.window import Candidate, Columns, FloatArray, Units, Window
 
-FIRST = 0.1
-"""Part of a table's budget for the first look."""
+LOOK, PILOT = 0.05, 0.1
+"""Parts of a table's budget for a first look at each column, and for a first count around it that shows how long units' vectors are."""
+
+UNLIKE = 2.0
+"""Where vectors are r times as long as expected in the mean, clips are longer by this power of r: those of rare values are longer still."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +76,8 @@ class CentredWindow:
 
     @property
     def units(self) -> Units | None:
-        """As the window behind it."""
-        return self.window.units
+        """What is known of units' rows, with what a first count showed."""
+        return self.counts.units
 
     def l1(self, columns: Columns) -> float:
         """L1 sensitivity of plain counts, by which choices are scored."""
@@ -129,10 +132,22 @@ def _clipped(column: str, values: int, units: Units) -> Bag | None:
     return Bag((), codes, (1.0,) * values, math.sqrt(units.many**2 / values + units.many))
 
 
+def _longer(noisy: NoisyBag, units: Units, *, rows: float) -> float:
+    """By how much clips should be longer, from a first count with the code of all rows.
+
+    If a part f of rows is left, vectors are C/f long in the mean. Of this a large unit's rows are one part, and what they have beyond all others the rest.
+    """
+    left, own = left_of(noisy, np.array(max(rows, 1.0))), units.many / noisy.bag.scales[0]
+    found, expected = (math.sqrt(max((noisy.bag.clip / f) ** 2 - own**2, 1e-300)) for f in (left, 1.0))
+    return float(max(found / expected, 1.0) ** UNLIKE)
+
+
 def centred(window: Window, *, rho: float, rows: float) -> tuple[Window, float]:
     """Take a first look at the columns that bags may hold and centre a table's window around it; returns what is left of ``rho``.
 
-    The window itself, and all of ``rho``, where units have a single row or no column varies that a bag may hold.
+    Units whose rows are all alike (orders with the customer's own country) have vectors that are longer than expected, and the rarer their value the longer. Scaled
+    down, the commonest would come out too common. So a first count shows how much is left, and clips are longer by that. The window itself, and all of ``rho``,
+    where units have a single row or no column varies that a bag may hold.
     """
     units = window.units
     if units is None or units.rows < 2:
@@ -140,7 +155,14 @@ def centred(window: Window, *, rho: float, rows: float) -> tuple[Window, float]:
     columns = [c for c, n in window.shape.items() if 1 < n <= MOST_CELLS and units.hold((c,))]
     if not columns:
         return window, rho
-    start = split(rho, [FIRST, 1 - FIRST])[0]
-    looks = composition(window, columns, rho=start)
-    shown = {c: Look.of(noisy) for c, noisy in zip(columns, looks, strict=True)}
-    return CentredWindow(window, Centred(window, units, Looks(shown), rows)), subtract(rho, start)
+    look, pilot, _ = split(rho, [LOOK, PILOT, 1 - LOOK - PILOT])
+    found = composition(window, columns, rho=look)
+    looks = Looks({c: Look.of(noisy) for c, noisy in zip(columns, found, strict=True)})
+    tried = Centred(window, units, looks, rows, kept=1.0).measure([(c,) for c in columns], rho=pilot)
+    longer = {
+        c: _longer(noisy, units, rows=rows)
+        for c, noisy in zip(columns, tried, strict=True)
+        if isinstance(noisy, NoisyBag)
+    }
+    counts = Centred(window, replace(units, longer=longer), looks, rows)
+    return CentredWindow(window, counts), subtract(subtract(rho, look), pilot)
