@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import dpweave as dw
+from dpweave.links.map import MAP
 from dpweave.plan import ColumnPlan, Plan, TablePlan
 from tests.test_weaving import ID, KIND, assert_keys_hold, frame, key, number
 
@@ -100,3 +101,25 @@ def test_nothing_is_asked_where_noise_would_hide_it_or_nothing_is_proved():
         assert not model.release.find("links:items.@product")
         assert not model.fabric.popularity
     assert "@" not in json.dumps([e["what"] for e in record.certificate.events])
+
+
+def test_rows_that_bounds_hide_weigh_less_where_links_are_learned(monkeypatch):
+    """Every third user has twice as many items as are counted: in the view hers weigh half, and in the copy they are whole."""
+    many = np.where(np.arange(USERS) % 3 == 0, 2 * ITEMS, ITEMS // 2)
+    rng = np.random.default_rng(0)
+    items = {"user": np.repeat(np.arange(USERS), many), "product": rng.integers(0, PRODUCTS, many.sum())}
+    source = _source() | {"items": frame(many.sum(), kind=rng.choice(KINDS, many.sum()), **items)}
+    shares = []
+    learn = MAP.learn
+
+    def listen(self, window, problem, *, degrees, **more):
+        if degrees.right is None:
+            shares.append((problem, degrees.left_seen))
+        return learn(self, window, problem, degrees=degrees, **more)
+
+    monkeypatch.setattr(MAP, "learn", listen)
+    dw.fit(source, _plan(), epsilon=20.0, delta=1e-6, insecure_seed=1)
+    ((problem, share),) = shares
+    assert share.sum() == pytest.approx(np.minimum(many, ITEMS).sum(), rel=0.05)
+    assert share.sum() == pytest.approx(problem.links_measured, rel=0.05)
+    assert len(share) == pytest.approx(many.sum(), rel=0.05)

@@ -332,12 +332,14 @@ class Weaver:
         problem, rows = self._problem(relation)
         if problem is None:
             return None
-        pairs = self._linker(relation, problem, self._known_degrees(relation, problem, rng), rng)
+        pairs = self._linker(relation, problem, self._known_degrees(relation, problem, rows, rng), rng)
         if pairs is None:
             return None
         return np.stack([rows[pairs[:, 0]], pairs[:, 1]], axis=1)
 
-    def _known_degrees(self, relation: Relation, problem: LinkProblem, rng: np.random.Generator) -> Degrees:
+    def _known_degrees(
+        self, relation: Relation, problem: LinkProblem, rows: IntArray, rng: np.random.Generator
+    ) -> Degrees:
         """Degrees that were synthesised with their rows, made to fit the number of links; where there are none, their bound."""
         key = relation.joint or relation.key
         degrees = self._degrees(relation.table, key)
@@ -347,7 +349,8 @@ class Weaver:
         popular = self._fabric.popularity.get((relation.table, relation.key))
         popular = None if popular is None or not len(popular) else popular
         if degrees is None:
-            return Degrees(right_weights=popular, right_bound=right)
+            counted = self._counted(relation.table, rows) if relation.joint is None else None
+            return Degrees(left_seen=counted, right_weights=popular, right_bound=right)
         bound = self._plan.promise.bounds[relation.table, key]
         every = self._all_degrees(relation.table, key)
         share = seen(degrees if every is None else every, bound)
@@ -356,6 +359,19 @@ class Weaver:
             return Degrees(left=degrees, left_seen=share, right_weights=popular, right_bound=right)
         degrees = match_total(degrees, problem.links, cap=max(problem.links, 1), rng=rng)
         return Degrees(right=degrees, right_seen=share)
+
+    def _counted(self, name: str, rows: IntArray) -> FloatArray:
+        """How much of each of some rows the view shows: of a row whose owner has more than the bound, in any step up to the unit, a part."""
+        share, at = np.ones(len(rows)), rows
+        for table, key in self._plan.promise.chain(name):
+            links = self._cloth.links.get((table, key), rows[:0])
+            if not len(links):
+                break
+            at = np.where(at >= 0, links[at], -1)
+            degrees = self._all_degrees(table, key)
+            if degrees is not None and len(degrees):
+                share *= np.where(at >= 0, seen(degrees, self._plan.promise.bounds[table, key])[at], 1.0)
+        return share
 
     def _bound(self, relation: Relation) -> int | IntArray | None:
         """How many rows may lead to one in this part, where counts show no more: by promise, or because the others were cut off.

@@ -21,6 +21,10 @@ _EVEN_CELLS = 1 << 20
 """Up to this many pairs of types, links are drawn evenly over all columns."""
 _RENEWED_CELLS = 1 << 26
 """Up to this many pairs of types, left rows are chosen anew for links that bounds hid: about a second."""
+_SHARED_CELLS = 1 << 26
+"""Up to this many pairs of types, shares of links are summed over all left types; of more, a sample stands for all."""
+_RAKES = 10
+_NOBODY = np.zeros(0, dtype=np.int64)
 
 
 def draw_links(fit: LinkFit, problem: LinkProblem, *, degrees: Degrees = UNKNOWN, rng: np.random.Generator) -> IntArray:
@@ -46,7 +50,9 @@ def draw_links(fit: LinkFit, problem: LinkProblem, *, degrees: Degrees = UNKNOWN
         wanted = np.minimum(wanted, 1 if one_left else partners)
     links = problem.links if wanted is None else int(wanted.sum())
     likely = degrees.right if degrees.right is not None else degrees.right_weights
-    shares = _type_shares(fit, left, right, wanted, likely, rng)
+    shares: tuple[FloatArray, FloatArray] = (np.ones(left.count), np.ones(right.count))
+    if wanted is None or degrees.right is None:
+        shares = _type_shares(fit, left, right, wanted, likely, degrees.left_seen, rng)
     if wanted is None:
         links = min(links, left_cap * problem.left_rows, int(right_cap.sum()))
         wanted = _spread_shares(shares[0], left, links, np.full(problem.left_rows, left_cap), rng)
@@ -130,30 +136,53 @@ def _type_shares(
     right: RowTypes,
     left_degrees: IntArray | None,
     right_degrees: IntArray | FloatArray | None,
+    left_seen: FloatArray | None,
     rng: np.random.Generator,
 ) -> tuple[FloatArray, FloatArray]:
-    """Expected share of links per left and right type: rows by their degrees where known, else by the fit."""
-    rows = _mass(left, left_degrees)
-    columns = _mass(right, right_degrees)
-    some = np.arange(left.count)
-    if left.count * right.count > WHOLE_CELLS:
-        picked = whole(rows * (1024 / rows.sum()), 1024, rng)
-        some = np.flatnonzero(picked)
-    nobody = np.zeros(0, dtype=np.int64)
-    sample = RowTypes(left.columns, left.shape, left.codes[some], nobody, left.multiplicity[some])
-    inner = np.zeros(left.count)
-    total = np.zeros(right.count)
-    step = max(WHOLE_CELLS // max(len(some), 1), 1)
-    blocks = [slice(i, min(i + step, right.count)) for i in range(0, right.count, step)]
-    parts_ = [fit.weights(sample, _cut(right, b)) * columns[b] for b in blocks]
-    for block in parts_:
-        inner[some] += block.sum(axis=1)
+    """Expected share of links per left and right type: rows by their degrees where known, else by the fit.
+
+    A fit looks at a sample of left types (ALGORITHMS B4). Where left degrees are known, the view's share of all types has the fit's own margins again, and
+    all links differ from it as far as rows do that bounds hid (:func:`_settled`).
+    """
+    rows, columns = _mass(left, left_degrees), _mass(right, right_degrees)
     known = left_degrees is not None
-    for b, block in zip(blocks, parts_, strict=True):
-        weight = rows[some] / np.maximum(inner[some], 1e-300) if known else rows[some]
-        total[b] = weight @ block
+    shown = rows if left_seen is None or left_degrees is None else _mass(left, left_degrees * left_seen)
+    some, times = np.arange(left.count), np.ones(left.count)
+    most = max(_SHARED_CELLS // max(right.count, 1), 1)
+    if left.count > most:  # a sample in proportion to mass stands for all
+        picked = whole(rows * (most / rows.sum()), most, rng)
+        some = np.flatnonzero(picked)
+        times = picked[some] / rows[some]
+    sample = RowTypes(left.columns, left.shape, left.codes[some], _NOBODY, left.multiplicity[some])
+    masses = np.stack([rows[some] * times, shown[some] * times])
+    inner, totals, highest = np.zeros(len(some)), np.zeros((2, right.count)), -np.inf
+    step = max(WHOLE_CELLS // max(right.count, 1), 1)
+    for block in (slice(i, i + step) for i in range(0, len(some), step)):
+        lean = fit.lean(_cut(sample, block), right)
+        if known:
+            weight = np.exp(lean - lean.max(axis=1, keepdims=True)) * columns
+            totals += (masses[:, block] / np.maximum(weight.sum(axis=1), 1e-300)) @ weight
+            continue
+        higher = max(highest, float(lean.max()))  # one scale for all blocks
+        inner, totals = (x * np.exp(highest - higher) for x in (inner, totals))
+        weight, highest = np.exp(lean - higher) * columns, higher
+        inner[block] = weight.sum(axis=1)
+        totals += masses[:, block] @ weight
     shares = rows if known or len(some) < left.count else rows * inner
+    total = _settled(fit, right, *totals) if known else totals[0]
     return shares / shares.sum(), total / total.sum()
+
+
+def _settled(fit: LinkFit, right: RowTypes, total: FloatArray, shown: FloatArray) -> FloatArray:
+    """Scale the shares of right types by what takes those in the view to how the fit spreads links over each right column that was counted."""
+    margins = {w.right[0]: table.ravel() for w, (table, _) in fit.joint.items() if not w.left and len(w.right) == 1}
+    for _ in range(_RAKES):
+        for c, wanted in margins.items():
+            at = right.codes[:, right.columns.index(c)]
+            have = np.bincount(at, weights=shown / shown.sum(), minlength=len(wanted))
+            times = np.where((have > 0) & (wanted > 0), wanted / np.maximum(have, 1e-300), 1.0)[at]
+            shown, total = shown * times, total * times
+    return total
 
 
 def _mass(types: RowTypes, degrees: IntArray | FloatArray | None) -> FloatArray:
@@ -164,6 +193,4 @@ def _mass(types: RowTypes, degrees: IntArray | FloatArray | None) -> FloatArray:
 
 
 def _cut(types: RowTypes, block: slice) -> RowTypes:
-    return RowTypes(
-        types.columns, types.shape, types.codes[block], np.zeros(0, dtype=np.int64), types.multiplicity[block]
-    )
+    return RowTypes(types.columns, types.shape, types.codes[block], _NOBODY, types.multiplicity[block])

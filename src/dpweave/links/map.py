@@ -103,11 +103,15 @@ class LinkFit:
 
     def weights(self, left: RowTypes, right: RowTypes) -> FloatArray:
         """How much likelier than by chance a pair of types is linked, up to a factor."""
-        if not self.theta:
-            return np.ones((left.count, right.count))
-        operator = LinkOperator(left, right, tuple(self.theta))
-        lean = operator.adjoint(operator.stack(self.theta))
+        lean = self.lean(left, right)
         return np.exp(lean - lean.max()) if lean.size else lean
+
+    def lean(self, left: RowTypes, right: RowTypes) -> FloatArray:
+        """The logarithm of that, up to a constant which is the same for all types."""
+        if not self.theta:
+            return np.zeros((left.count, right.count))
+        operator = LinkOperator(left, right, tuple(self.theta))
+        return operator.adjoint(operator.stack(self.theta))
 
 
 @dataclass(frozen=True)
