@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpweave.links.bags import MOST_CODES, Bags, marginals, uncentred, whole_tables
+from dpweave.links.bags import MOST_CODES, UNSURE, Bags, marginals, uncentred, whole_tables
 from dpweave.links.base import LinkProblem
 from dpweave.links.degrees import Degrees
 from dpweave.links.design import Margin, predict_error
 from dpweave.links.evidence import evidence
 from dpweave.links.map import MAP, fit_links
 from dpweave.links.scene import Scene, _averaged
-from dpweave.window import Noisy, NoisyBag, NoisyMarginal, Units
+from dpweave.window import Bag, Noisy, NoisyBag, NoisyMarginal, Units
 from tests.windows import ArrayWindow
 
 USERS, FILMS, EACH = 2000, 200, 20
@@ -397,3 +397,30 @@ def test_rare_values_have_less_noise_and_values_that_hardly_occur_shape_nothing(
     assert noise[3] < noise[2] < noise[1] < 9 * noise[2]
     alone = Bags.of(codes, np.ones(10_000), {}, margins, units=Units(200, frozenset()), sets=[]).bag((), [()])
     assert bag.clip * bag.scales[bag.codes.index(())] < 3 * alone.clip * alone.scales[0]
+
+
+def test_all_links_are_counted_with_noise_and_scaling_in_balance():
+    """Of three films in five a user likes the kind. Who likes a rare one is longest and scaled down most, so that rare kinds come out rarer: by less than noise."""
+    rng = np.random.default_rng(0)
+    likes = rng.choice(5, USERS, p=[0.04, 0.08, 0.12, 0.26, 0.5])
+    kinds = np.where(rng.random((USERS, EACH)) < 0.6, likes[:, None], rng.integers(0, 5, (USERS, EACH))).ravel()
+    unit, links = np.repeat(np.arange(USERS), EACH), USERS * EACH
+    window = ArrayWindow(
+        {"kind": kinds}, {"kind": 5}, l1=EACH, l2=EACH, seed=1, unit=unit, units=Units(EACH, frozenset())
+    )
+    true = np.bincount(kinds, minlength=5)
+    margin = Margin(true / links)
+    bags = Bags.of(
+        {"kind": np.arange(5)}, margin.p, {}, {"kind": margin}, units=window.units, sets=[("kind",)], taste=UNSURE
+    )
+    narrow = bags.bag((), [("kind",)])
+
+    def off(bag: Bag) -> float:
+        shown, _ = uncentred(NoisyBag(bag, window.exact_bag(bag), 1e-9), np.array(float(links)))
+        return max(abs(y - true[code[0][1]]) for code, y in zip(bag.codes, shown.counts, strict=True) if code)
+
+    found = [bags.balanced(narrow, rho=rho, links=links) for rho in (1e-9, 0.001, 0.1)]
+    clips = [bag.clip for bag in found]
+    assert clips == sorted(clips)
+    assert clips[0] == narrow.clip, "what noise drowns is not worth more of it"
+    assert off(found[2]) < 0.3 * off(narrow)

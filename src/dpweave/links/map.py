@@ -182,7 +182,7 @@ class MAP:
                 first: tuple[NoisyBag, ...] = ()
                 if scene.left_known:
                     start, rho = split(rho, [FIRST, 1 - FIRST])
-                    every = bags.widened(bags.bag((), list(bags.share)), rho=start, links=scene.links)
+                    every = bags.balanced(bags.bag((), list(bags.share)), rho=start, links=scene.links)
                     first = window.measure_bags([every], rho=start)
                     bags = bags.around(*first, links=scene.links)
                     counting, made = design.counting(bags)
