@@ -249,7 +249,7 @@ def full_setting(seeds: int, *, only: list[str], bound: int = BOUND) -> None:
                 data.right,
                 shape=shape,
                 links=links,
-                links_measured=links,
+                links_measured=float((wanted * seen(wanted, bound)).sum()),
                 ordered=data.ordered | {"degree": shape["degree"]},
             ),
             rho=rho * share - spent,

@@ -118,12 +118,12 @@ def fit(
                 public[name] = opened.whole(name)
         sizes = _measure_sizes(curator, plan, allocation, report)
         plan = _learn_domains(curator, plan, allocation, sizes, public, report)
-        tables, mechanisms = _fit_tables(curator, plan, allocation, sizes, models, report)
+        tables, mechanisms, longer = _fit_tables(curator, plan, allocation, sizes, models, report)
         fabric = Fabric(
             plan, sizes, tables, public, degree_counts(plan, curator.release), repetitions(plan, curator.release)
         )
         fabric, left = _learn_popularity(curator, fabric, allocation, report)
-        found, fits = _learn_links(curator, fabric, left, report)
+        found, fits = _learn_links(curator, fabric, left, longer, report)
         certificate = certify(
             plan.promise, book, delta=delta, insecure=curator.insecure, evidence=found, external=elsewhere
         )
@@ -259,10 +259,14 @@ def _fit_tables(
     sizes: dict[str, float],
     models: Mapping[str, tuple[TableModel, Structure]],
     report: Progress,
-) -> tuple[dict[str, FittedTable], dict[str, str]]:
-    """Fit every private table that has columns; one made elsewhere spends only on the columns its rows lack."""
+) -> tuple[dict[str, FittedTable], dict[str, str], dict[str, Mapping[str, float]]]:
+    """Fit every private table that has columns; one made elsewhere spends only on the columns its rows lack.
+
+    Also returns the mechanisms, and how much longer than expected units' vectors were, by table and column.
+    """
     fitted: dict[str, FittedTable] = {}
     mechanisms: dict[str, str] = {}
+    longer: dict[str, Mapping[str, float]] = {}
     shares = {task.table: rho for task, rho in allocation.tasks.items() if task.group == "tables"}
     for name, rho in (dict.fromkeys(declared_costs(plan), 0.0) | shares).items():
         model, structure = models[name]
@@ -280,7 +284,8 @@ def _fit_tables(
                 progress=report.inside,
             )
         mechanisms[name] = model.name
-    return fitted, mechanisms
+        longer[name] = {} if window.units is None else window.units.longer
+    return fitted, mechanisms, longer
 
 
 def _window(curator: Curator, view: View, name: str, sizes: Mapping[str, float], *, bags: bool) -> CuratorWindow:
@@ -361,7 +366,11 @@ def _places(keys: tuple[Scalar, ...], table: pa.Table, key: ForeignKey) -> IntAr
 
 
 def _learn_links(
-    curator: Curator, fabric: Fabric, shares: Mapping[str, float], report: Progress
+    curator: Curator,
+    fabric: Fabric,
+    shares: Mapping[str, float],
+    longer: Mapping[str, Mapping[str, float]],
+    report: Progress,
 ) -> tuple[list[dict[str, object]], dict[tuple[str, str], Any]]:
     """Weave a first database, learning each relation when its turn comes; what was measured stays in the release.
 
@@ -374,13 +383,12 @@ def _learn_links(
         name = link_task(relation).name
         if name not in shares:
             return None
-        window = _window(
-            curator,
-            relation.view,
-            name,
-            fabric.sizes,
-            bags=is_bagged(fabric.plan, relation) or is_owned(fabric.plan, relation),
-        )
+        bags = is_bagged(fabric.plan, relation) or is_owned(fabric.plan, relation)
+        window = _window(curator, relation.view, name, fabric.sizes, bags=bags)
+        if window.units is not None:
+            told = longer.get(relation.table, {})
+            own = {n: told[a.column] for n, a in relation.left if not a.path and a.column in told}
+            window = replace(window, units=replace(window.units, longer=own))
         model = _for_hidden(relation_model(fabric.plan, relation), relation, problem, degrees)
         with report.step(f"learn links {relation.table}.{relation.key}"):
             result = model.learn(window, problem, rho=shares[name], rng=rng, progress=report.inside, degrees=degrees)

@@ -161,7 +161,7 @@ def test_given_degrees_are_kept_and_bounding_brings_no_bias():
     first = np.cumsum(true_degrees) - true_degrees
     kept = shuffled[np.arange(len(truth)) - first[shuffled[:, 0]] < 5]
     asked = window(left, right, shape, kept, l2=5.0, seed=8)
-    whole = LinkProblem(left, right, shape=shape, links=len(truth), links_measured=len(truth))
+    whole = LinkProblem(left, right, shape=shape, links=len(truth), links_measured=len(kept))
     result = MAP(2).learn(
         asked,
         whole,

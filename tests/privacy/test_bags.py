@@ -60,6 +60,7 @@ def _random_bag(rng: random.Random, columns: tuple[str, ...], size: int) -> Bag:
     for _ in range(rng.randint(1, 4)):
         some = rng.sample(columns, min(len(columns), rng.choice([1, 1, 2])))
         codes.append(tuple((c, rng.randrange(size)) for c in some))
+    codes = list(dict.fromkeys(codes))
     centres = tuple(rng.choice([0.0, 0.1, 0.4, 1.0]) for _ in codes) if rng.random() < 0.5 else ()
     scales = tuple(rng.choice([0.3, 1.0, 2.5]) for _ in codes)
     return Bag(own, tuple(codes), scales, rng.choice([0.2, 1.0, 1.7, 4.0]), centres)
@@ -297,22 +298,23 @@ def test_nothing_is_charged_for_what_is_refused():
         replace(BAG, scales=(1.0,)),
         *(replace(BAG, scales=(1.0, s, 1.0)) for s in (0.0, -1.0, math.nan, 1e-320, 10**300)),
         replace(BAG, codes=(), scales=()),
-        replace(BAG, codes=((), (("what", 3),), ())),
-        replace(BAG, codes=((), (("what", -1),), ())),
-        replace(BAG, codes=((),) * 5000, scales=(1.0,) * 5000),
+        replace(BAG, codes=((), (("what", 3),), (("what", 0),))),
+        replace(BAG, codes=((), (("what", -1),), (("what", 0),))),
+        replace(BAG, codes=((), (("what", 1),), (("what", 1),))),
+        replace(BAG, codes=tuple((("what", i),) for i in range(5000)), scales=(1.0,) * 5000),
         replace(BAG, columns=("nobody",)),
         *(
             replace(BAG, centres=centres)
             for centres in ((0.1,), (0.1, -0.1, 0.1), (0.1, 1.1, 0.1), (0.1, math.nan, 0.1))
         ),
-        replace(BAG, codes=((), (("nobody", 1),), ())),
-        replace(BAG, codes=((), (("what", 1), ("what", 2)), ())),
+        replace(BAG, codes=((), (("nobody", 1),), (("what", 0),))),
+        replace(BAG, codes=((), (("what", 1), ("what", 2)), (("what", 0),))),
     ]
     for bag in bad:
         with pytest.raises(UsageError):
             curator.measure_bags(VIEW, [bag], what="links", rho=0.1)
     with pytest.raises((TypeError, ValueError)):
-        curator.measure_bags(VIEW, [replace(BAG, codes=((), (("what", np.arange(3)),), ()))], what="links", rho=0.1)  # type: ignore[arg-type]
+        curator.measure_bags(VIEW, [replace(BAG, codes=((), (("what", np.arange(3)),), (("what", 0),)))], what="links", rho=0.1)  # type: ignore[arg-type]
     for few in ({"rho": 1e-24}, {"rho": 0.1, "weights": [1, 1e-24]}):
         with pytest.raises(UsageError):
             curator.measure_bags(VIEW, [BAG] * len(few.get("weights", [1])), what="links", **few)

@@ -61,19 +61,17 @@ class Scene:
         likely = degrees.right if degrees.right is not None else degrees.right_weights
         rights = _row_weights(problem.right_rows, likely, degrees.right_seen, "right")
         sides = (lefts, rights)
-        seen = [float(w.sum()) for w, d in zip(sides, (degrees.left, degrees.right), strict=True) if d is not None]
         margins = [
             {c: Margin.of(codes, weights, problem.shape[c]) for c, codes in side.items()}
             for side, weights in zip((problem.left, problem.right), sides, strict=True)
         ]
-        scale = problem.links_measured / max(problem.links, 1)
         return cls(
             problem,
             lefts,
             rights,
             left_known=degrees.left is not None or problem.kind == "one-to-many",
             right_known=degrees.right is not None,
-            links=max(min([*(s * scale for s in seen), problem.links_measured]), 1.0),
+            links=max(problem.links_measured, 1.0),
             left=margins[0],
             right=margins[1],
         )

@@ -35,9 +35,9 @@ SMALLEST, LARGEST = 1e-100, 1e100
 def checked(bag: Bag, sizes: Mapping[str, int]) -> Bag:
     """Return the bag in plain numbers, or refuse it: nothing that comes after the charge may fail for what a client asks."""
     codes = tuple(tuple((c, int(v)) for c, v in code) for code in bag.codes)
-    if not 1 <= len(codes) <= MOST_CODES or len(bag.scales) != len(codes):
+    if not 1 <= len({*codes}) == len(codes) <= MOST_CODES or len(bag.scales) != len(codes):
         raise UsageError(
-            f"{len(codes)} codes and {len(bag.scales)} scales: give 1 to {MOST_CODES:,} codes, and a scale for each"
+            f"{len(codes)} codes and {len(bag.scales)} scales: give 1 to {MOST_CODES:,} codes, none twice, and a scale for each"
         )
     for column, value in (pair for code in codes for pair in code):
         if not 0 <= value < sizes[column]:
@@ -95,19 +95,17 @@ def _have(
     columns: Mapping[str, IntArray], codes: Sequence[Code], block: slice, place: IntArray, size: int
 ) -> FloatArray:
     """How many rows of a block there are at each of ``size`` places with each code."""
-    out = np.empty((size, len(codes)))
+    out = np.zeros((size, len(codes)))
     looks = [tuple(c for c, _ in code) for code in codes]
-    for names in dict.fromkeys(looks):
+    for names in {*looks}:
         at = [j for j, look in enumerate(looks) if look == names]
-        inside = np.ones(len(place), dtype=bool)
         have, wanted = np.zeros(len(place), dtype=np.int64), np.zeros(len(at), dtype=np.int64)
         for i, name in enumerate(names):
             values, rows = np.array([codes[j][i][1] for j in at]), columns[name][block]
-            inside &= rows <= values.max()
-            have, wanted = (x * (values.max() + 1) + y for x, y in ((have, rows), (wanted, values)))
-        known, which = np.unique(wanted, return_inverse=True)
-        found = np.minimum(np.searchsorted(known, have), len(known) - 1)
-        inside &= known[found] == have
-        cell = place[inside] * len(known) + found[inside]
-        out[:, at] = np.bincount(cell, minlength=size * len(known)).reshape(size, len(known))[:, which]
+            last = values.max() + 1  # stands for all values that no code asks for
+            have, wanted = have * (last + 1) + np.minimum(rows, last), wanted * (last + 1) + values
+        code_of = np.full(max(have.max(initial=0), wanted.max()) + 1, len(codes))  # beyond the last: none
+        code_of[wanted] = at
+        found = np.bincount(place * (len(codes) + 1) + code_of[have], minlength=size * (len(codes) + 1))
+        out += found.reshape(size, -1)[:, :-1]
     return out

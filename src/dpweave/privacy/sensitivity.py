@@ -78,8 +78,8 @@ def units_of(promise: Promise, view: View) -> Units | None:
     if not owning or not kept:
         return None
     shared = frozenset(n for n, a in view.columns if a.path[:1] == (owning[0][1],))
-    rows = promise.owned_rows(promise.root(view.base), view.base)
-    return Units(rows, shared, None if len(kept) == len(view.columns) else kept)
+    columns = None if len(kept) == len(view.columns) else kept
+    return Units(promise.owned_rows(promise.root(view.base), view.base), shared, columns)
 
 
 def stays(promise: Promise, view: View, columns: tuple[str, ...]) -> bool:
