@@ -6,7 +6,7 @@
 Runs are kept in benchmarks/databases.json and not repeated; delete the file to start afresh. TPC-H at scale 0.1 is made
 by tpchgen-cli (the extra ``bench``), which must be on the path. All figures but those on validity are made from real rows.
 
-Errors are 100 x L1 over at most 60 sets of columns per relation, drawn once and for all; each next to the same rows wired
+Errors are 100 x L1 over at most 600 sets of columns per relation, drawn once and for all; each next to the same rows wired
 at random, and to rows whose columns are independent as well. Degrees are compared by the Kolmogorov-Smirnov distance.
 Retention is the part of the association between columns of different tables that is still there: 1 all, 0 chance. Next to it
 stands what noise allows at most (:func:`allowed`).
@@ -33,7 +33,7 @@ import dpweave as dw
 from dpweave.plan import Plan
 from dpweave.privacy.accounting import rho_of_epsilon
 from dpweave.privacy.sensitivity import movement
-from dpweave.report import evaluation, measures
+from dpweave.report import measures
 from dpweave.report.coding import encode
 from dpweave.report.comparing import RESAMPLED
 from dpweave.report.evaluation import associated, crossing_errors, crossings, degree_distances, resolved
@@ -55,6 +55,7 @@ PAGE = ROOT / "docs" / "databases.md"
 NAMES = ("chinook", "pedigree", "sakila", "census", "oulad", "movielens", "tpch")
 DELTA = 1e-6
 WORKLOADS = 60
+"""Pairs of columns per relation at most, of which it is worked out what noise allows."""
 FEW = 20
 """Rows of a target below which degrees are not compared: of two shops, one link more for either is a distance of a half."""
 TPCH = """
@@ -149,7 +150,6 @@ def run(name: str, epsilon: float, seed: int, data: Path) -> dict[str, Any]:
 
 
 def compare(plan: Plan, tables: Mapping[str, pa.Table], db: Mapping[str, pa.Table], epsilon: float) -> dict[str, Any]:
-    evaluation.MOST_WORKLOADS = WORKLOADS
     plan = resolved(plan, tables)
     real, copy = encode(plan, tables), encode(plan, db)
     rng = np.random.default_rng(0)
