@@ -58,7 +58,7 @@ from dpweave.sources import open_source
 from dpweave.tables.aim import MAX_TRIPLES
 from dpweave.tables.base import Structure, table_model
 from dpweave.tables.centred import centred, composition
-from dpweave.tables.domains import categories_from, degree_groups, learn_bins, public_domain
+from dpweave.tables.domains import categories_from, degree_groups, learn_bins, owned_rows, public_domain
 from dpweave.tables.woven import seen_through_links
 from dpweave.weaving import Fabric, Weaver
 from dpweave.worth import codes
@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from dpweave.links.base import LinkProblem
     from dpweave.links.degrees import Degrees
     from dpweave.plan import Plan
+    from dpweave.privacy.release import Release
     from dpweave.schema.domain import Bins, Scalar
     from dpweave.schema.model import ForeignKey
     from dpweave.tables.base import FittedTable, TableModel
@@ -117,7 +118,9 @@ def fit(
             with report.step(f"read public table {name}"):
                 public[name] = opened.whole(name)
         sizes = _measure_sizes(curator, plan, allocation, report)
-        plan = _learn_domains(curator, plan, allocation, sizes, public, report)
+        degrees = _count_degrees(curator, plan, allocation, report)
+        sizes = _by_degrees(plan, sizes, curator.release, degrees)
+        plan = _learn_domains(curator, plan, allocation, sizes, degrees, public, report)
         tables, mechanisms, longer = _fit_tables(curator, plan, allocation, sizes, models, report)
         fabric = Fabric(
             plan, sizes, tables, public, degree_counts(plan, curator.release), repetitions(plan, curator.release)
@@ -167,6 +170,7 @@ def _learn_domains(
     plan: Plan,
     allocation: Allocation,
     sizes: Mapping[str, float],
+    degrees: Mapping[Task, NoisyMarginal],
     public: dict[str, pa.Table],
     report: Progress,
 ) -> Plan:
@@ -188,30 +192,64 @@ def _learn_domains(
                 plan = plan.replace_domain(table.name, column.name, domain)
             curator.set_codec(table.name, column.name, Codec(column.column, domain))
     for name in plan.promise.private:
-        plan = _learn_degrees(curator, plan, allocation, name, report)
+        plan = _group_degrees(curator, plan, allocation, name, degrees)
         for column_name, codec in derived_codecs(plan, name).items():
             curator.set_codec(name, column_name, codec)
     return plan
 
 
-def _learn_degrees(curator: Curator, plan: Plan, allocation: Allocation, name: str, report: Progress) -> Plan:
-    """Count how many rows owners have, and group degrees so that the owner's table model can tell them apart."""
+def _count_degrees(curator: Curator, plan: Plan, allocation: Allocation, report: Progress) -> dict[Task, NoisyMarginal]:
+    """Count how many rows owners have, in fine buckets and beyond any bound."""
+    found = {}
+    for name in plan.promise.private:
+        for child, key in counted_keys(plan, name):
+            task = Task("domains", name, degree(child, key))
+            if task in allocation.tasks:
+                with report.step(f"learn how many {child} a row of {name} has"):
+                    curator.set_codec(name, task.item, degree_codec(child, key, fine_degrees(plan, child, key)))
+                    window = curator.window(View.of_table(name, (task.item,)), name=task.name)
+                    (found[task],) = window.measure([(task.item,)], rho=allocation.tasks[task])
+    return found
+
+
+def _by_degrees(
+    plan: Plan, sizes: Mapping[str, float], release: Release, degrees: Mapping[Task, NoisyMarginal]
+) -> dict[str, float]:
+    """Numbers of rows that bounds leave, those of owned tables by the degrees of their owners too: one unit moves these by little, whatever the bound."""
+    out = dict(sizes)
+    for task, counts in degrees.items():
+        counted = parse_degree(task.item)
+        assert counted is not None
+        child, key = counted
+        bound = plan.promise.bounds[child, key]
+        rows, variance = owned_rows(counts, fine_degrees(plan, child, key), bound=bound)
+        plain = sum(m.sigma**2 for m in release.find(Task("sizes", child).name))
+        # Rows without owner are nobody's degree.
+        if plain > 0 and plan.promise.owning.get(child) == key and is_centred(plan, child):
+            out[child] = (sizes[child] / plain + rows / variance) / (1 / plain + 1 / variance)
+    return out
+
+
+def _group_degrees(
+    curator: Curator, plan: Plan, allocation: Allocation, name: str, degrees: Mapping[Task, NoisyMarginal]
+) -> Plan:
+    """Group degrees so that the owner's table model can tell them apart."""
     spent_on_table = allocation.tasks[Task("tables", name)] if counted_keys(plan, name) else 0.0
     for child, key in counted_keys(plan, name):
         task = Task("domains", name, degree(child, key))
-        if task in allocation.tasks:
-            with report.step(f"learn how many {child} a row of {name} has"):
-                edges = fine_degrees(plan, child, key)
-                curator.set_codec(name, task.item, degree_codec(child, key, edges))
-                window = curator.window(View.of_table(name, (task.item,)), name=task.name)
-                (counts,) = window.measure([(task.item,)], rho=allocation.tasks[task])
-                others = [codes(plan, name, c) for c in model_columns(plan, name) if c != task.item]
-                # A table model spends about as much on each column's pair with the degree.
-                noise = window.l2((task.item,)) * math.sqrt(max(len(others), 1) / (2 * spent_on_table))
-                groups = degree_groups(
-                    counts, edges, bound=plan.promise.bounds[child, key], noise=noise, values=max(others, default=1)
-                )
-                plan = plan.replace_degree_edges(child, key, groups)
+        if task in degrees:
+            others = [codes(plan, name, c) for c in model_columns(plan, name) if c != task.item]
+            # A table model spends about as much on each column's pair with the degree.
+            l2 = max(curator.l2(View.of_table(name, (task.item,)), (task.item,)).values())
+            noise = l2 * math.sqrt(max(len(others), 1) / (2 * spent_on_table))
+            groups = degree_groups(
+                degrees[task],
+                fine_degrees(plan, child, key),
+                bound=plan.promise.bounds[child, key],
+                noise=noise,
+                values=max(others, default=1),
+            )
+            plan = plan.replace_degree_edges(child, key, groups)
     return plan
 
 

@@ -314,7 +314,9 @@ def test_nothing_is_charged_for_what_is_refused():
         with pytest.raises(UsageError):
             curator.measure_bags(VIEW, [bag], what="links", rho=0.1)
     with pytest.raises((TypeError, ValueError)):
-        curator.measure_bags(VIEW, [replace(BAG, codes=((), (("what", np.arange(3)),), (("what", 0),)))], what="links", rho=0.1)  # type: ignore[arg-type]
+        curator.measure_bags(
+            VIEW, [replace(BAG, codes=((), (("what", np.arange(3)),), (("what", 0),)))], what="links", rho=0.1
+        )  # type: ignore[arg-type]
     for few in ({"rho": 1e-24}, {"rho": 0.1, "weights": [1, 1e-24]}):
         with pytest.raises(UsageError):
             curator.measure_bags(VIEW, [BAG] * len(few.get("weights", [1])), what="links", **few)

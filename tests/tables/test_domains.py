@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
 import numpy as np
@@ -18,6 +19,7 @@ from dpweave.tables.domains import (
     degree_groups,
     degree_histogram,
     learn_bins,
+    owned_rows,
     public_bins,
     refine,
 )
@@ -177,3 +179,21 @@ def test_a_sharp_end_of_degrees_is_kept():
     made = degrees_of(bucketed(degrees, groups), np.array(groups), np.array(fine), counts, rng)
     assert (made > 7).mean() < 0.001
     assert made.mean() == pytest.approx(degrees.mean(), rel=0.02)
+
+
+@pytest.mark.parametrize("bound", [5, 1000])
+def test_degrees_tell_how_many_rows_owners_have(bound):
+    """Whatever the bound, noise is that of owners; buckets up to a million hold nothing but noise."""
+    rng = np.random.default_rng(0)
+    degrees = rng.geometric(1 / 8, 3000)
+    exact = np.bincount(np.searchsorted(ANY_DEGREE, degrees, side="right") - 1, minlength=len(ANY_DEGREE) - 1)
+    found = []
+    for _ in range(20):
+        noisy = NoisyMarginal(("#",), exact + np.rint(rng.normal(0, 20, len(exact))).astype(np.int64), 20.0)
+        rows, variance = owned_rows(noisy, ANY_DEGREE, bound=bound)
+        found.append((rows, math.sqrt(variance)))
+    true = np.minimum(degrees, bound).sum()
+    assert np.mean([rows for rows, _ in found]) == pytest.approx(true, rel=0.08)
+    assert np.mean([abs(rows - true) < 3 * error for rows, error in found]) > 0.9
+    nothing = NoisyMarginal(("#",), np.rint(rng.normal(0, 20, len(exact))).astype(np.int64), 20.0)
+    assert owned_rows(nothing, ANY_DEGREE, bound=bound) == (0.0, math.inf)

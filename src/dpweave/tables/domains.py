@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 FINE_CELLS = 128
 BEYOND_DOUBT = 5.5
 """Standard deviations by which a count of rows with large degrees must stand out of its noise to be believed."""
+BUCKETS = 0.05
+"""Relative error of a sum of degrees by what their buckets do not tell."""
 TAIL = 4
 """How far, as a multiple of its beginning, the tail of degrees is taken to reach."""
 GROUPS = 6
@@ -255,6 +257,23 @@ def degree_groups(
     shown = (*edges[: last + 1], edges[last + 1])
     cuts = telling_cuts(shown, counts / rows, rows=rows / max(values, 1), noise=noise, most=GROUPS - 1)
     return (0, *cuts, top)
+
+
+def owned_rows(marginal: NoisyMarginal, edges: tuple[int, ...], *, bound: int) -> tuple[float, float]:
+    """How many rows owners have, ``bound`` at most of each, by noisy counts of their degrees, and the variance of that.
+
+    Degrees of a bucket are taken to be spread evenly over their logarithms; buckets beyond those that clearly hold owners are taken to be empty, since their noise would
+    outweigh all rows. Where none does, nothing is told: infinite variance.
+    """
+    counts = marginal.counts.astype(np.float64)
+    last = _body(counts, marginal.sigma)[1] + 1
+    mean = [low if high - low < 2 else (high - low) / math.log(high / max(low, 1)) for low, high in pairwise(edges)]
+    each = np.minimum(mean[:last], bound)
+    rows = float(counts[:last] @ each)
+    variance = marginal.sigma**2 * float((each**2).sum()) + (BUCKETS * rows) ** 2
+    return (
+        (rows, variance) if rows > SIGNIFICANT * marginal.sigma * float(np.sqrt((each**2).sum())) else (0.0, math.inf)
+    )
 
 
 def _tail(marginal: NoisyMarginal) -> int:
