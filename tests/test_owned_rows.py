@@ -76,7 +76,7 @@ def test_a_bound_that_hides_nothing_costs_next_to_nothing():
     for column, most in (
         ("kind", 0.12),
         ("spent", 0.3),
-    ):  # of what was spent, rare amounts drown where they are learned
+    ):  # rare amounts drown
         shares = [t[column].value_counts(normalize=True) for t in (made, real)]
         assert shares[0].sub(shares[1], fill_value=0).abs().sum() < most
 
