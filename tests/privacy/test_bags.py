@@ -60,7 +60,6 @@ def _random_bag(rng: random.Random, columns: tuple[str, ...], size: int) -> Bag:
     for _ in range(rng.randint(1, 4)):
         some = rng.sample(columns, min(len(columns), rng.choice([1, 1, 2])))
         codes.append(tuple((c, rng.randrange(size)) for c in some))
-    codes = list(dict.fromkeys(codes))
     centres = tuple(rng.choice([0.0, 0.1, 0.4, 1.0]) for _ in codes) if rng.random() < 0.5 else ()
     scales = tuple(rng.choice([0.3, 1.0, 2.5]) for _ in codes)
     return Bag(own, tuple(codes), scales, rng.choice([0.2, 1.0, 1.7, 4.0]), centres)
@@ -300,7 +299,6 @@ def test_nothing_is_charged_for_what_is_refused():
         replace(BAG, codes=(), scales=()),
         replace(BAG, codes=((), (("what", 3),), (("what", 0),))),
         replace(BAG, codes=((), (("what", -1),), (("what", 0),))),
-        replace(BAG, codes=((), (("what", 1),), (("what", 1),))),
         replace(BAG, codes=tuple((("what", i),) for i in range(5000)), scales=(1.0,) * 5000),
         replace(BAG, columns=("nobody",)),
         *(
@@ -328,3 +326,44 @@ def test_nothing_is_charged_for_what_is_refused():
         _curator(_rated(8, "record")).measure_bags(VIEW, [BAG], what="links", rho=0.1)
     assert not curator.spent.rho
     assert curator.measure_bags(VIEW, [], what="links", rho=0.1) == ()
+
+
+def test_what_a_bag_reaches_is_asked_of_what_is_counted():
+    """Bags hold an order's own columns, not those of a protected shop that it links to; and no client's class can say that it looks at nothing."""
+
+    class Sly(Bag):
+        @property
+        def reach(self) -> tuple[str, ...]:
+            return ()
+
+    promise = make_promise(
+        {"users": (("x",), {}), "shops": (("x",), {}), "orders": (("x",), {"user": "users", "shop": "shops"})},
+        protect=("users", "shops"),
+        owning={"orders": "user"},
+        bounds={("orders", "user"): 3, ("orders", "shop"): 100},
+    )
+    rows = {
+        "users": {i: {"x": 0} for i in range(30)},
+        "shops": {0: {"x": 1}},
+        "orders": {i: {"user": i, "shop": 0, "x": 0} for i in range(30)},
+    }
+    view = View("orders", (("own", Attribute("x")), ("theirs", Attribute("x", ("shop",)))))
+    curator = _curator(World(promise, rows, {}, dict.fromkeys(rows, ("x",)), 3))
+    assert curator.units(view) == Units(3, frozenset(), frozenset({"own"}))
+    for kind in (Bag, Sly):
+        with pytest.raises(UsageError, match="no other unit moves"):
+            curator.measure_bags(view, [kind((), ((("theirs", 1),),), (1.0,), 1.0)], what="orders", rho=0.1)
+    assert not curator.spent.rho
+    curator.measure_bags(view, [Bag((), ((("own", 1),),), (1.0,), 1.0)], what="orders", rho=0.1)
+    assert dict(curator.spent.rho) == {"users": 0.1}
+
+
+@pytest.mark.parametrize("value", [0, 1])
+def test_codes_over_many_columns_cost_no_memory_that_rows_decide(value):
+    """Seventy columns of one value each beside a binary one: counted, and in a table no larger than there are codes."""
+    names = ["a", *(f"c{i}" for i in range(70))]
+    bag = Bag((), (tuple((n, 0) for n in names), (("a", 1), ("c1", 0))), (1.0, 1.0), 1e3)
+    rows = {n: np.zeros(5, dtype=np.uint8) for n in names} | {"a": np.full(5, value, dtype=np.uint8)}
+    step, _ = grid(bag.clip)
+    found = clipped_sum(np.arange(5), np.zeros(5, dtype=np.int64), rows, bag, size=1)
+    assert (found / step).tolist() == [[5.0 * (value == 0), 5.0 * (value == 1)]]

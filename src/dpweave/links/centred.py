@@ -121,7 +121,7 @@ class Centred:
         """The bag of all cells. Where noise is hardly felt its clip is widened: with ample budgets nobody is scaled down."""
         values = product(*(range(self.window.shape[c]) for c in centre.over))
         codes = ((), *(tuple(zip(centre.over, at, strict=True)) for at in values))
-        share = centre.share().ravel()
+        share = np.clip(centre.share().ravel(), 0.0, 1.0)
         apart = self.kept * _length(self.units.many, centre.alike, centre.doubt) / self.units.many
         rows, cells = max(self.rows, 1.0), share.size * self._cells(centre.beside)
         chance = math.sqrt(rows * float((share * (1 - share)).sum()) / cells)

@@ -35,9 +35,9 @@ SMALLEST, LARGEST = 1e-100, 1e100
 def checked(bag: Bag, sizes: Mapping[str, int]) -> Bag:
     """Return the bag in plain numbers, or refuse it: nothing that comes after the charge may fail for what a client asks."""
     codes = tuple(tuple((c, int(v)) for c, v in code) for code in bag.codes)
-    if not 1 <= len({*codes}) == len(codes) <= MOST_CODES or len(bag.scales) != len(codes):
+    if not 1 <= len(codes) <= MOST_CODES or len(bag.scales) != len(codes):
         raise UsageError(
-            f"{len(codes)} codes and {len(bag.scales)} scales: give 1 to {MOST_CODES:,} codes, none twice, and a scale for each"
+            f"{len(codes)} codes and {len(bag.scales)} scales: give 1 to {MOST_CODES:,} codes, and a scale for each"
         )
     for column, value in (pair for code in codes for pair in code):
         if not 0 <= value < sizes[column]:
@@ -95,7 +95,7 @@ def _have(
     columns: Mapping[str, IntArray], codes: Sequence[Code], block: slice, place: IntArray, size: int
 ) -> FloatArray:
     """How many rows of a block there are at each of ``size`` places with each code."""
-    out = np.zeros((size, len(codes)))
+    out = np.empty((size, len(codes)))
     looks = [tuple(c for c, _ in code) for code in codes]
     for names in {*looks}:
         at = [j for j, look in enumerate(looks) if look == names]
@@ -104,8 +104,11 @@ def _have(
             values, rows = np.array([codes[j][i][1] for j in at]), columns[name][block]
             last = values.max() + 1  # stands for all values that no code asks for
             have, wanted = have * (last + 1) + np.minimum(rows, last), wanted * (last + 1) + values
-        code_of = np.full(max(have.max(initial=0), wanted.max()) + 1, len(codes))  # beyond the last: none
-        code_of[wanted] = at
-        found = np.bincount(place * (len(codes) + 1) + code_of[have], minlength=size * (len(codes) + 1))
-        out += found.reshape(size, -1)[:, :-1]
+            known, wanted = np.unique(
+                wanted, return_inverse=True
+            )  # numbered anew: at most one more than there are codes
+            found = np.searchsorted(known, have)
+            have = np.where(known[found % len(known)] == have, found, len(known))
+        width = wanted.max() + 2
+        out[:, at] = np.bincount(place * width + have, minlength=size * width).reshape(size, width)[:, wanted]
     return out

@@ -186,10 +186,11 @@ class Curator:
         """
         if not bags:
             return ()
-        if (units := self.units(view)) is None or not all(units.hold(bag.reach) for bag in bags):
+        units = self.units(view)
+        bags = bags if units is None else [self._require_bag(view, bag) for bag in bags]
+        if units is None or not all(units.hold(bag.reach) for bag in bags):
             raise UsageError(f"{what!r}: bags are counted for rows that belong to units and that no other unit moves")
         shares = split(rho, [1.0] * len(bags) if weights is None else list(weights))
-        bags = [self._require_bag(view, bag) for bag in bags]
         grids = [grid(bag.clip) for bag in bags]
         sigmas = [
             require_scale("sigma", gaussian_sigma(float(most), share))
