@@ -95,6 +95,7 @@ def test_every_charge_is_in_the_release_and_nothing_else(model):
         {m.what for m in model.release.measured}
         | {s.what for s in model.release.selected}
         | {d.what for d in model.release.discovered}
+        | {b.what for b in model.release.bagged}
     )
     assert set(charged) == crossed
 
