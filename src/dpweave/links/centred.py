@@ -134,7 +134,7 @@ def clip_for(rows: float, alike: float, doubt: float = 0.0, *, kept: float = KEP
     """Clip of a centred bag, for a unit with so many ``rows``; see :class:`Centre`.
 
     >>> round(clip_for(100.0, 0.25), 1)
-    26.1
+    26.2
     """
     return ROOM * math.hypot(1.0, kept) * _length(rows, alike, doubt)
 
