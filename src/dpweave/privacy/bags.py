@@ -108,9 +108,8 @@ def _have(
             values, rows = np.array([codes[j][i][1] for j in at]), columns[name][block]
             last = values.max() + 1  # stands for all values that no code asks for
             have, wanted = have * (last + 1) + np.minimum(rows, last), wanted * (last + 1) + values
-            known, wanted = np.unique(
-                wanted, return_inverse=True
-            )  # numbered anew: at most one more than there are codes
+            # Numbered anew: at most one more than there are codes, whatever the rows are.
+            known, wanted = np.unique(wanted, return_inverse=True)
             found = np.searchsorted(known, have)
             have = np.where(known[found % len(known)] == have, found, len(known))
         width = wanted.max() + 2
