@@ -35,15 +35,14 @@ class NoisyMarginal:
 
 
 Code = tuple[tuple[str, int], ...]
-"""Columns of a public row and the value that each must have, as a code; ``()`` is every row."""
+"""Columns of a view and the value that each must have, as a code; ``()`` is every row."""
 
 
 @dataclass(frozen=True)
 class Bag:
-    r"""What to count about the public rows that rows lead to, with noise for whole units and not for rows.
+    r"""What to count about rows, or about the public rows they lead to, with noise for whole units and not for rows.
 
-    A row falls into one cell of ``columns`` and has every one of the ``codes`` whose columns have these values in the public row
-    that it leads to. Let :math:`n_u` be how many rows of unit u there are per cell and code, less the ``centres`` :math:`\mu` of the codes times
+    A row falls into one cell of ``columns`` and has every one of the ``codes`` whose columns have these values. Let :math:`n_u` be how many rows of unit u there are per cell and code, less the ``centres`` :math:`\mu` of the codes times
     all its rows in the cell. With one scale :math:`s` per code,
 
     .. math:: y = s \sum_u \frac{n_u}{s} \min\Bigl(1, \frac{C}{\lVert n_u / s \rVert_2}\Bigr) + s \, \mathcal{N}(0, \sigma^2),
