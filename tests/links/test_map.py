@@ -254,6 +254,27 @@ def test_many_row_types_are_sampled(monkeypatch):
     assert len(result.pairs) == len(pairs)
 
 
+def test_a_sample_of_row_types_is_not_taken_for_the_rows(monkeypatch):
+    """Links are random. Types that stand for all have some values too often and others never, and links must not follow them."""
+    from dpweave.links import scene
+
+    monkeypatch.setattr(scene, "FIT_CELLS", 1 << 12)
+    rng = np.random.default_rng(0)
+    shape = {"a": 30, "b": 30, "x": 90, "y": 40}
+    left = {c: rng.integers(0, shape[c], 8000) for c in ("a", "b")}
+    right = {c: rng.integers(0, shape[c], 4000) for c in ("x", "y")}
+    problem = LinkProblem(left, right, shape=shape, links=8000, links_measured=8000, kind="one-to-many")
+    pairs = random_links(problem, rng)
+    codes = {c: v[pairs[:, 0]] for c, v in left.items()} | {c: v[pairs[:, 1]] for c, v in right.items()}
+    window = ArrayWindow(codes, shape, seed=1)
+    measured = window.measure([("x",), ("y",), ("a", "x")], rho=0.001)
+    found = MAP(2).wire(problem, measured, rng=rng)
+    for column in ("x", "y"):
+        here = np.bincount(right[column], minlength=shape[column]) / 4000
+        there = np.bincount(right[column][found[:, 1]], minlength=shape[column]) / 8000
+        assert np.abs(here - there).sum() < 0.1
+
+
 def test_weights_of_a_fit_are_those_of_theta():
     rng = np.random.default_rng(12)
     left, right, shape, pairs = relation(rng, effect=0.5)

@@ -398,6 +398,11 @@ def _maximise(stage: Stage, variance: Mapping[Workload, Lean]) -> LinkFit:
     operator = LinkOperator(stage.left, stage.right, tuple(dict.fromkeys([*heard, *tables])))
     target = operator.stack({s: t.y for s, t in tables.items()})
     precision = operator.stack({s: t.precision for s, t in tables.items()})
+    # Types may be a sample (ALGORITHMS B4), which has too many or too few of a value, or none. So it tells only how much likelier than by chance a
+    # cell is; chance is known. Otherwise θ would make good what is wrong with the sample, and that is gone when links are drawn.
+    chance = operator.stack({s: stage.expected[s] for s in tables})
+    sampled = operator.histogram(stage.base)
+    times, unseen = np.divide(chance, sampled, out=np.zeros_like(chance), where=sampled > 0), chance * (sampled <= 0)
     base = np.log(np.maximum(stage.base, 1e-300))
     place = _Coordinates(stage, operator, variance, heard)
     # Where one side's margin is given, P is conditional on it: a row (or column) has its mass, up to the margin's slack.
@@ -417,8 +422,8 @@ def _maximise(stage: Stage, variance: Mapping[Workload, Lean]) -> LinkFit:
         z = place.whitened(x)
         leans = place.deviations(z)
         p, mass = spread(place.stacked(leans))
-        off = stage.links * operator.histogram(p) - target
-        pull = operator.adjoint(precision * off * stage.links)
+        off = stage.links * (times * operator.histogram(p) + unseen) - target
+        pull = operator.adjoint(times * precision * off * stage.links)
         mean = (p * pull).sum(axis=axis, keepdims=True) / mass
         pull -= mean
         pull *= p
@@ -436,8 +441,8 @@ def _maximise(stage: Stage, variance: Mapping[Workload, Lean]) -> LinkFit:
         options={"maxiter": _ITERATIONS, "ftol": _ENOUGH, "maxcor": 20},
     )
     leans = place.deviations(place.whitened(result.x))
-    answers = operator.histogram(spread(place.stacked(leans))[0])
-    joint = {s: (answers[operator.blocks[s]], t.weight) for s, t in tables.items()}
+    answers = operator.unstack(times * operator.histogram(spread(place.stacked(leans))[0]) + unseen)
+    joint = {s: (answers[s] / answers[s].sum(), t.weight) for s, t in tables.items()}
     bent = [_bent(off) for off in leans]
     theta = {t: bent[i][j] for i, group in enumerate(place.groups) for j, t in enumerate(group)}
     loose = {t: table for t, table in theta.items() if stage.scene.fixed(t)}

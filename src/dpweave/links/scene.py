@@ -253,11 +253,12 @@ class Stage:
         """Components of which the counts tell at least so much, in units of what is known of them before."""
         return [t for t, precision in self.precisions().items() if variance[t] * precision >= least]
 
+    @cached_property
     def expected(self) -> dict[Workload, FloatArray]:
-        """Independent wiring's frequencies in the measured cliques."""
-        operator = LinkOperator(self.left, self.right, tuple(self.tables))
-        found = operator.unstack(operator.histogram(self.base))
-        return {s: found[s].reshape(self.tables[s].y.shape) for s in self.tables}
+        """Independent wiring's frequencies in the measured cliques: of all rows, and not of those types that stand for them."""
+        sets = dict.fromkeys(columns for s in self.tables for columns in (s.left, s.right))
+        share = {columns: self.scene.rows_in(columns) / self.scene.links for columns in sets}
+        return {s: np.multiply.outer(share[s.left], share[s.right]) for s in self.tables}
 
     def residuals(self) -> Iterator[Residual]:
         r"""Per component: counts beyond independent wiring and lower orders, and their noise.
@@ -265,7 +266,6 @@ class Stage:
         All cliques that contain T are summed down to T and averaged by inverse variance. Centring by
         :math:`I - p 1^T` along each axis takes away every effect of fewer columns.
         """
-        expected = self.expected()
         wanted = dict.fromkeys(self.components())
         sums: dict[Workload, FloatArray] = dict.fromkeys(wanted, np.zeros(()))
         variances: dict[Workload, FloatArray] = dict.fromkeys(wanted, np.zeros(()))
@@ -273,7 +273,7 @@ class Stage:
         freedom: dict[Workload, float] = dict.fromkeys(wanted, 0.0)
         uneven: set[Workload] = set()
         for s, counted in self.tables.items():
-            beyond = counted.y - self.links * expected[s]
+            beyond = counted.y - self.links * self.expected[s]
             for t in (t for t in self.told(s) if t in wanted):
                 away = tuple(i for i, c in enumerate(s.columns) if c not in t.columns)
                 times = math.prod(beyond.shape[i] for i in away)
