@@ -14,7 +14,7 @@ from dpweave.links.bags import UNSURE, Bags, Counted, outer, tables
 from dpweave.links.centred import Centre, counts_of, is_owned
 from dpweave.links.degrees import whole
 from dpweave.links.design import Design, Margin, parts, told
-from dpweave.links.types import LinkOperator, RowTypes
+from dpweave.links.types import RowTypes
 from dpweave.links.workload import Workload, cells
 from dpweave.window import NoisyBag
 
