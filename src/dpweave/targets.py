@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dpweave.window import IntArray
 
 
-_TURNS = 40
+_TURNS = 20
 """How often rows that repeat a combination of targets look for a partner to exchange one with."""
 
 
@@ -175,7 +175,8 @@ def separate(cloth: Cloth, name: str, unique: tuple[str, ...]) -> None:
 def _exchange(cloth: Cloth, name: str, keys: list[ForeignKey], rng: np.random.Generator) -> None:
     """Let rows that repeat a combination of targets exchange the last one with others, which keeps every degree as it is.
 
-    Partners are at first rows that the fit of that key cannot tell from them, so that what was learned stays; then any rows. An
+    Partners are at first rows that the fit of that key cannot tell from them or whose target it cannot tell from theirs, so that what was learned stays;
+    then rows with the same columns of their own, whoever owns them; then any rows. An
     exchange is made if it repeats nothing that is there or was: so a round looks at the rows that still repeat alone.
     """
     again = np.flatnonzero(_repeats(cloth, name, keys))
@@ -187,31 +188,37 @@ def _exchange(cloth: Cloth, name: str, keys: list[ForeignKey], rng: np.random.Ge
     free = np.logical_and.reduce([cloth.links[name, key.name] >= 0 for key in keys])
     free[again] = False
     taken = [np.sort(others * span + links), np.zeros(0, dtype=np.int64)]
-    kinds = _left_kinds(cloth, name, last)
-    order, ends = np.argsort(kinds, kind="stable"), np.cumsum(np.bincount(kinds))
-    starts = np.append(0, ends[:-1])
-    for turn in range(_TURNS):
-        low, high = (starts[kinds[again]], ends[kinds[again]]) if turn < _TURNS // 2 else (0, len(order))
-        other, first = np.unique(order[rng.integers(low, high, len(again))], return_index=True)
-        good = free[other]
-        a, b = again[first][good], other[good]
-        new = np.stack([others[a] * span + links[b], others[b] * span + links[a]])
-        good = ~np.logical_or.reduce([_among(new, known) for known in taken]).any(axis=0)
-        seen, inverse, times = np.unique(new[:, good], return_inverse=True, return_counts=True)
-        good[good] = (times[inverse.reshape(2, -1)] == 1).all(axis=0)
-        a, b = a[good], b[good]
-        links[a], links[b] = links[b], links[a]
-        taken[1] = np.sort(np.append(taken[1], seen), kind="stable")
-        free[a] = True
-        again = again[~free[again]]
-        if not len(again):
-            return
+    for kinds in _kinds(cloth, name, last):
+        order, ends = np.argsort(kinds, kind="stable"), np.cumsum(np.bincount(kinds))
+        starts = np.append(0, ends[:-1])
+        for _ in range(_TURNS):
+            if not len(again):
+                return
+            chosen = order[rng.integers(starts[kinds[again]], ends[kinds[again]])]
+            other, first = np.unique(chosen, return_index=True)
+            good = free[other]
+            a, b = again[first][good], other[good]
+            new = np.stack([others[a] * span + links[b], others[b] * span + links[a]])
+            good = ~np.logical_or.reduce([_among(new, known) for known in taken]).any(axis=0)
+            seen, inverse, times = np.unique(new[:, good], return_inverse=True, return_counts=True)
+            good[good] = (times[inverse.reshape(2, -1)] == 1).all(axis=0)
+            a, b = a[good], b[good]
+            links[a], links[b] = links[b], links[a]
+            taken[1] = np.sort(np.append(taken[1], seen), kind="stable")
+            free[a] = True
+            again = again[~free[again]]
 
 
-def _left_kinds(cloth: Cloth, name: str, key: ForeignKey) -> IntArray:
-    """Number rows by the columns that the links of ``key`` were learned on; all alike where there are none."""
+def _kinds(cloth: Cloth, name: str, key: ForeignKey) -> Iterator[IntArray]:
+    """Numbers of rows that are alike, wider and wider: by what the links of ``key`` were learned on, by what their targets were, by their own columns, all."""
     found = [r for r in relations(cloth.plan) if (r.table, r.key, r.joint) == (name, key.name, None)]
-    return _alike([cloth.seen(name, a) for r in found for _, a in r.left], cloth.rows[name])
+    rows, left = cloth.rows[name], [a for r in found for _, a in r.left]
+    yield _alike([cloth.seen(name, a) for a in left], rows)
+    right = [cloth.seen(key.target, Attribute(a.column, a.path[1:])) for r in found for _, a in r.right]
+    targets = _alike(right, cloth.rows[key.target])
+    yield np.where(cloth.links[name, key.name] >= 0, targets[cloth.links[name, key.name]], len(targets))
+    yield _alike([cloth.seen(name, a) for a in left if not a.path], rows)
+    yield np.zeros(rows, dtype=np.int64)
 
 
 def _among(values: IntArray, known: IntArray) -> Mask:
