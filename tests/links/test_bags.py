@@ -188,7 +188,7 @@ def test_a_bag_without_codes_counts_rows_alone(world):
     for make in (_bags, _centred):
         bag = make(world).bag(("age",), [("nothing",)])
         assert bag.codes == ((),)
-        assert make(world).widened(replace(bag, centres=(0.0,)), rho=1.0, links=1e4).codes == ((),)
+        assert make(world).settled(replace(bag, centres=(0.0,)), rho=1.0, links=1e4).codes == ((),)
     foretold = predict_error(
         {"x": 3}, {"g": MOST_CODES + 500}, k=2, rho=0.1, l2=10.0, links=1e4, units=Units(10, frozenset({"x"}))
     )
@@ -424,3 +424,48 @@ def test_all_links_are_counted_with_noise_and_scaling_in_balance():
     assert clips == sorted(clips)
     assert clips[0] == narrow.clip, "what noise drowns is not worth more of it"
     assert off(found[2]) < 0.3 * off(narrow)
+
+
+def test_clips_are_short_where_noise_is_large_and_right_all_the_same():
+    """Users have exponential numbers of ratings. Those who have most are scaled down, and what that takes is made good."""
+    rng = np.random.default_rng(1)
+    users, mean = 600, 80
+    many = np.minimum(rng.exponential(mean, users).astype(np.int64) + 1, 1000)
+    left = {"age": rng.integers(0, 4, users), "job": rng.integers(0, 5, users)}
+    right = {
+        g: (rng.random(FILMS) < p).astype(np.int64) for g, p in zip(GENRES, np.linspace(0.05, 0.4, 6), strict=True)
+    }
+    right["kind"] = rng.choice(3, FILMS, p=[0.2, 0.5, 0.3])
+    lean = 1 + 0.5 * np.outer(left["age"] == 3, right["war"] - right["space"])
+    lean *= np.exp(0.7 * rng.normal(size=(users, len(GENRES))) @ np.stack([right[g] for g in GENRES]))  # tastes of their own
+    films = [rng.choice(FILMS, n, p=w / w.sum()) for n, w in zip(many, lean, strict=True)]
+    world = (left, right, np.stack([np.repeat(np.arange(users), many), np.concatenate(films)], axis=1))
+    links, window = float(many.sum()), _window(world, units=SHARED)
+    scene = Scene.of(_problem(world), Degrees(left=many))
+
+    def made(mean: float | None) -> Bags:
+        bags = scene.bags(scene.design(3), Units(1000, frozenset(left), mean=mean))
+        return bags.around(_exact(world, bags.bag((), list(bags.share))), links=links)
+
+    sets = [(), *((g,) for g in GENRES), ("kind",)]
+    bags = made(float(mean))
+    bag = bags.bag(("age",), sets)
+    short, wide = (bags.settled(bag, rho=rho, links=links) for rho in (1e-3, 10.0))
+    assert short.clip < 0.7 * bag.clip < bag.clip < wide.clip
+    assert _left(window, short) < 0.95 < _left(window, wide)
+    counts = whole_tables(uncentred(_noiseless(window, short), _rows(world, ("age",)))[0], SHAPE)
+    for g in GENRES:
+        assert counts[g,] == pytest.approx(window.exact(("age", g)), rel=0.06)
+    # Of units with few rows, those with rare codes are longest, and units whose number of rows is not known may all be large.
+    for unsure in (made(1.5), made(None)):
+        bag = unsure.bag(("age",), sets)
+        assert unsure.settled(bag, rho=1e-3, links=links).clip == pytest.approx(bag.clip)
+
+
+def _noiseless(window: ArrayWindow, bag: Bag) -> NoisyBag:
+    return NoisyBag(bag, window.exact_bag(bag) * np.array(bag.scales), 1e-9)
+
+
+def _left(window: ArrayWindow, bag: Bag) -> float:
+    """Part of all rows' weight that scaling leaves."""
+    return float(_noiseless(window, bag).counts[..., bag.codes.index(())].sum()) / window.size

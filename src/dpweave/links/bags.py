@@ -37,13 +37,13 @@ import numpy as np
 
 from dpweave.links.workload import Workload, cells
 from dpweave.schema.domain import MAX_CELLS
-from dpweave.window import Bag, NoisyBag, NoisyMarginal
+from dpweave.window import Bag, NoisyBag, NoisyMarginal, Units
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from dpweave.links.design import Margin
-    from dpweave.window import Code, Columns, FloatArray, IntArray, Units
+    from dpweave.window import Code, Columns, FloatArray, IntArray
 
 MOST_CODES = 2_000
 """Codes of a bag at most; sets of columns with more are left out."""
@@ -84,6 +84,15 @@ LENGTHS = 0.3
 
 ROOM = 1.15
 """How much longer than expected a unit's vector may be before it is scaled down: units differ in taste."""
+
+DIFFERENT = 0.1
+"""By which part of their counts units that are scaled down may differ from all others, beyond what the code of all rows makes good."""
+
+LONGEST = 3.0
+"""Clips at most, in units of the length of a large unit's vector."""
+
+CHANCE = 3.0
+"""Standard errors of chance by which a unit of mean size may be longer than expected before it is scaled down."""
 
 
 @dataclass(frozen=True)
@@ -188,8 +197,7 @@ class Bags:
         seen = {c: min(max(p + doubt.get(c, 0.0), RAREST), 1.0) for c, p in shares.items() if p or c in doubt}
         if not seen:  # too many values for any code: only rows are counted
             return Bag(columns, ((),), (d,), 1.0, (0.0,))
-        common, chance = (1.0, alike) if self.taste is None else (self.taste, 1.0)
-        square = {code: (d * p * common) ** 2 * alike + d * p * (1 - p * chance) for code, p in seen.items()}
+        square = {code: self._square(p, d, alike) for code, p in seen.items()}
         worth = {code: WORTH[min(len(code), 2)] / (max(p, FLOOR) if declared else 1.0) for code, p in seen.items()}
         some = {code: (square[code] / worth[code]) ** (1 / 3) for code in seen}
         length = math.sqrt(sum(square[code] / some[code] ** 2 for code in seen))
@@ -202,6 +210,11 @@ class Bags:
             length *= math.hypot(1.0, KEPT)
         longest = self.units.rows * math.sqrt(sum(1 / scales[c] ** 2 for c in scales if c in seen or not c))
         return Bag(columns, tuple(scales), tuple(scales.values()), min(ROOM * length, longest), centres)
+
+    def _square(self, share: float, rows: float, alike: float) -> float:
+        """Expected square of what so many ``rows`` of a unit have of a code, which a ``share`` of links has."""
+        common, chance = (1.0, alike) if self.taste is None else (self.taste, 1.0)
+        return (rows * share * common) ** 2 * alike + rows * share * (1 - share * chance)
 
     def balanced(self, bag: Bag, *, rho: float, links: float) -> Bag:
         r"""A centred bag with the clip at which noise and what scaling takes from counts of ``links`` are least together.
@@ -221,15 +234,28 @@ class Bags:
         longest = self.units.rows * math.sqrt(sum(1 / s**2 for s in bag.scales))
         return replace(bag, clip=min(max(bag.clip, float(clip)), max(bag.clip, longest)))
 
-    def widened(self, bag: Bag, *, rho: float, links: float) -> Bag:
-        """A bag with as long a clip as noise allows that is still less than chance: then nobody need be scaled down."""
+    def settled(self, bag: Bag, *, rho: float, links: float) -> Bag:
+        """A bag with the clip at which noise and what scaling makes wrong are least together (:func:`clip_at`).
+
+        Where noise is less than chance it is as long as that allows: then nobody need be scaled down.
+        """
         if len(bag.codes) < 2:
             return bag
         scales, shares = (np.array(x[1:]) for x in (bag.scales, bag.centres))
-        chance = links * (shares * (1 - shares)).sum() / math.prod(self.left[c].size for c in bag.columns)
-        wide = UNFELT * math.sqrt(2 * rho * chance / (scales**2).sum())
+        worth = np.array([WORTH[min(len(code), 2)] for code in bag.codes[1:]])
+        cells_ = math.prod(self.left[c].size for c in bag.columns)
+        noise = bag.clip * float(worth @ scales) / math.sqrt(math.pi * rho)
+        alike = math.prod(float((self.left[c].p ** 2).sum()) for c in bag.columns if c not in self.units.shared)
+
+        def length(rows: float) -> float:
+            squares = [self._square(p, rows, alike) / s**2 for p, s in zip(shares, scales, strict=True)]
+            return math.sqrt(sum(squares))
+
+        wrong = DIFFERENT * links * float(worth @ shares) / cells_
+        clip = bag.clip * clip_at(self.units, length, noise=noise, wrong=wrong)
+        wide = UNFELT * math.sqrt(2 * rho * links * (shares * (1 - shares)).sum() / cells_ / (scales**2).sum())
         longest = self.units.rows * math.sqrt(sum(1 / s**2 for s in bag.scales))
-        return replace(bag, clip=min(max(bag.clip, wide), max(bag.clip, longest)))
+        return replace(bag, clip=min(max(clip, wide), max(clip, longest)))
 
     def told(self, bag: Bag) -> dict[Columns, float]:
         """Precision that a bag's counts give the contrasts of each set of right columns, for one link and noise of scale 1.
@@ -395,6 +421,34 @@ def _lost(room: float) -> float:
     z = math.log(room) / LENGTHS + LENGTHS
     beyond, far = (0.5 * math.erfc(x / math.sqrt(2)) for x in (z, z + LENGTHS))
     return beyond - room * math.exp(1.5 * LENGTHS**2) * far
+
+
+def clip_at(units: Units, length: Callable[[float], float], *, noise: float, wrong: float) -> float:
+    r"""Clip in units of a large unit's length at which noise and what scaling makes wrong are least together.
+
+    ``noise`` is that at a clip of 1, and ``wrong`` what counts would be off by if all rows were scaled down to nothing. Numbers of rows of units are
+    taken to be exponential, R mean numbers being a large one, and lengths to go with them. Then a clip f takes from the rows' weight the part
+
+    .. math:: \mathrm{lost}(f) = \int_{fR}^\infty \Bigl(1 - \frac{fR}{x}\Bigr) x e^{-x} \, dx = e^{-fR},
+
+    and where the bound on rows is what makes a unit large, so that none is larger, :math:`(e^{-fR} - e^{-R}) / (1 - e^{-R})`. Noise grows with f.
+
+    This is about numbers of rows. Vectors of few rows also differ by what these are: those with rare codes are longer, and if they were scaled down more, rare codes would come out
+    rarer. So a unit of mean size has room for what chance does to its ``length``. Where the mean is not known, units are all taken to be large.
+
+    >>> units = Units(1000, frozenset(), mean=100.0)
+    >>> [round(clip_at(units, lambda rows: rows, noise=1.0, wrong=x), 2) for x in (1.0, 2.0, 10.0, 100.0)]
+    [0.43, 0.6, 1.13, 1.9]
+    """
+    if units.mean is None or noise <= 0:
+        return 1.0
+    mean = max(units.mean, 1.0)
+    least = min((1 + CHANCE / math.sqrt(mean)) * length(mean) / max(length(units.many), 1e-300), 1.0)
+    many = units.many / max(units.mean, 1e-9)
+    bounded = units.rows <= units.many
+    part = -math.expm1(-many) if bounded else 1.0
+    best = math.log(max(wrong * many / (part * noise), 1e-9)) / many
+    return min(max(best, least), 1.0 if bounded else LONGEST)
 
 
 def _columns(code: Code) -> Columns:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Protocol, TypeGuard
 
 import numpy as np
 
-from dpweave.links.bags import KEPT, ROOM, UNFELT, uncentred
+from dpweave.links.bags import KEPT, ROOM, UNFELT, clip_at, uncentred
 from dpweave.privacy.accounting import split, subtract
 from dpweave.schema.domain import MAX_CELLS
 from dpweave.window import Bag, NoisyMarginal
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 TASTE = 0.4
 """Relative standard deviation of a unit's own share of a cell around that of all rows."""
+
+DIFFERENT = 0.25
+"""By which part of their counts units that are scaled down may differ from all others: who has more rows has others."""
 
 FAINT = 0.0125
 """Noise of all cells together below about a hundredth of the rows, this part over the mean absolute value of a standard normal variable, is not worth having at the price of clipping."""
@@ -66,7 +69,8 @@ class Centres(Protocol):
 class Centred:
     """Counts over the rows of a window, about ``rows`` of them, centred where that takes less noise.
 
-    ``kept`` is the length of the code of all rows, which shows how far units were scaled down, in units of all others together.
+    ``kept`` is the length of the code of all rows, which shows how far units were scaled down, in units of all others together. Clips are ``balanced`` unless
+    it is to be found out how long vectors are.
     """
 
     window: Window
@@ -74,6 +78,7 @@ class Centred:
     centres: Centres
     rows: float
     kept: float = KEPT
+    balanced: bool = True
 
     def l2(self, columns: Columns) -> float:
         """What noise must hide: the length of a unit's vector, or all that a unit can move where counts are plain."""
@@ -118,7 +123,7 @@ class Centred:
         return math.prod(self.window.shape[c] for c in columns)
 
     def _bag(self, centre: Centre, clip: float, *, rho: float) -> Bag:
-        """The bag of all cells. Where noise is hardly felt its clip is widened: with ample budgets nobody is scaled down."""
+        """The bag of all cells, its clip at a balance of noise and what scaling makes wrong. Where noise is hardly felt it is widened: with ample budgets nobody is scaled down."""
         values = product(*(range(self.window.shape[c]) for c in centre.over))
         codes = ((), *(tuple(zip(centre.over, at, strict=True)) for at in values))
         share = np.clip(centre.share().ravel(), 0.0, 1.0)
@@ -126,6 +131,9 @@ class Centred:
         rows, cells = max(self.rows, 1.0), share.size * self._cells(centre.beside)
         chance = math.sqrt(rows * float((share * (1 - share)).sum()) / cells)
         longest = self.units.rows * math.hypot(math.sqrt(2.0), apart)
+        if self.balanced:
+            noise, wrong = clip / math.sqrt(math.pi * rho), DIFFERENT * rows / cells
+            clip *= clip_at(self.units, lambda m: _length(m, centre.alike, centre.doubt), noise=noise, wrong=wrong)
         clip = max(clip, min(math.sqrt(2 * rho) * max(UNFELT * chance, FAINT * rows / cells), longest))
         return Bag(centre.beside, codes, (1 / apart, *(1.0,) * share.size), clip, (0.0, *share.tolist()))
 

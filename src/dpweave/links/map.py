@@ -189,7 +189,7 @@ class MAP:
                 shares = counting.solve(variance, [b.clip for b in made], rho=rho, links=scene.links)
                 picked = [(made[i], float(shares[i])) for i in np.flatnonzero(shares)]
                 if scene.left_known:
-                    picked = [(bags.widened(b, rho=rho * share, links=scene.links), share) for b, share in picked]
+                    picked = [(bags.settled(b, rho=rho * share, links=scene.links), share) for b, share in picked]
                 return (*first, *window.measure_bags([b for b, _ in picked], rho=rho, weights=[s for _, s in picked]))
         l2 = [counts.l2(s.columns) for s in design.cliques]
         shares = design.solve(variance, l2, rho=rho, links=scene.links)

@@ -158,7 +158,7 @@ def centred(window: Window, *, rho: float, rows: float) -> tuple[Window, float]:
     look, pilot, _ = split(rho, [LOOK, PILOT, 1 - LOOK - PILOT])
     found = composition(window, columns, rho=look)
     looks = Looks({c: Look.of(noisy) for c, noisy in zip(columns, found, strict=True)})
-    tried = Centred(window, units, looks, rows, kept=1.0).measure([(c,) for c in columns], rho=pilot)
+    tried = Centred(window, units, looks, rows, kept=1.0, balanced=False).measure([(c,) for c in columns], rho=pilot)
     longer = {
         c: _longer(noisy, units, rows=rows)
         for c, noisy in zip(columns, tried, strict=True)
