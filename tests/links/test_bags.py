@@ -437,7 +437,9 @@ def test_clips_are_short_where_noise_is_large_and_right_all_the_same():
     }
     right["kind"] = rng.choice(3, FILMS, p=[0.2, 0.5, 0.3])
     lean = 1 + 0.5 * np.outer(left["age"] == 3, right["war"] - right["space"])
-    lean *= np.exp(0.7 * rng.normal(size=(users, len(GENRES))) @ np.stack([right[g] for g in GENRES]))  # tastes of their own
+    lean *= np.exp(
+        0.7 * rng.normal(size=(users, len(GENRES))) @ np.stack([right[g] for g in GENRES])
+    )  # tastes of their own
     films = [rng.choice(FILMS, n, p=w / w.sum()) for n, w in zip(many, lean, strict=True)]
     world = (left, right, np.stack([np.repeat(np.arange(users), many), np.concatenate(films)], axis=1))
     links, window = float(many.sum()), _window(world, units=SHARED)

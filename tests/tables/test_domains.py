@@ -145,6 +145,20 @@ def test_noise_alone_never_makes_large_degrees() -> None:
     assert max(tops) <= 200
 
 
+def test_few_large_degrees_are_seen_beside_the_noise_of_all_buckets() -> None:
+    """A fifth of all orders have three items or four. Noise of buckets up to a million must not hide them."""
+    rng = np.random.default_rng(4)
+    true = np.zeros(CELLS, dtype=np.int64)
+    true[1:5] = 22_500, 18_000, 7_000, 2_200
+    for _ in range(20):
+        marginal = noisy(true, 500.0, rng)
+        groups = degree_groups(marginal, ANY_DEGREE, bound=10, noise=500.0, values=7)
+        fine, counts = degree_histogram(marginal, ANY_DEGREE, groups)
+        assert groups[-1] in (4, 5)
+        drawn = degrees_of(np.full(50_000, len(groups) - 2), np.array(groups), np.array(fine), counts, rng)
+        assert drawn.max() == groups[-1] - 1
+
+
 def test_nothing_but_noise_falls_back_to_the_bound() -> None:
     rng = np.random.default_rng(5)
     assert degree_groups(noisy(np.zeros(CELLS), 50.0, rng), ANY_DEGREE, bound=10, noise=30.0, values=7) == (0, 11)

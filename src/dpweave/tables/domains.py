@@ -237,7 +237,7 @@ def degree_groups(
     are drawn from the fine counts afterwards. They are cut so that counts of rows per group, with the ``noise`` that a table
     model will have in them, tell most about the links of a column with ``values`` values.
 
-    The tail begins where the count of all rows above is beyond doubt: one bucket of mere noise near a million would
+    The tail begins where the count of rows in some run of buckets above is beyond doubt: one bucket of mere noise near a million would
     outweigh all rows there are. Larger degrees are part of it, and it reaches up to ``TAIL`` times its beginning. Where
     nothing is beyond doubt, degrees up to ``bound`` are one group.
     """
@@ -277,11 +277,18 @@ def owned_rows(marginal: NoisyMarginal, edges: tuple[int, ...], *, bound: int) -
 
 
 def _tail(marginal: NoisyMarginal) -> int:
-    """Last bucket of degrees such that the count of all rows from it on is beyond doubt; the first where there is none."""
-    counts = marginal.counts.astype(np.float64)
-    above = np.cumsum(counts[::-1])[::-1]
-    noise = marginal.sigma * np.sqrt(np.arange(len(counts), 0, -1))
-    return int(max(np.flatnonzero(above > BEYOND_DOUBT * noise), default=0))
+    """Last bucket of degrees such that the count of some run of buckets from it on is beyond doubt; the first where there is none.
+
+    Runs of one bucket, two, four and so on: a few rows show in a short one that drown in the noise of all buckets up to a million.
+    """
+    running = np.concatenate([[0.0], np.cumsum(marginal.counts.astype(np.float64))])
+    cells, last = len(running) - 1, 0
+    for length in (1 << i for i in range(cells.bit_length() + 1)):
+        ends = np.minimum(np.arange(cells) + length, cells)
+        noise = marginal.sigma * np.sqrt(ends - np.arange(cells))
+        clear = np.flatnonzero(running[ends] - running[:-1] > BEYOND_DOUBT * noise)
+        last = max(last, int(clear[-1]) if len(clear) else 0)
+    return last
 
 
 def degree_histogram(
