@@ -301,7 +301,7 @@ def report(
     if as_json:
         say_json({"report": str(out), "bytes": out.stat().st_size})
     else:
-        say(f"Wrote {out}. It holds nothing private.", quiet=quiet)
+        say(f"Wrote {out}. It holds nothing private, provided that this model made the copy.", quiet=quiet)
 
 
 @app.command()

@@ -58,7 +58,7 @@ def render(model: Model, db: Mapping[str, pa.Table]) -> str:
         f"{badge}<h1>Synthetic copy of {escape(certificate.database)}</h1>"
         '<p class="lead">Made under differential privacy. This page shows what was promised to the people in the original, '
         "and how close the copy comes to what could be measured. No row of the original was used to write it: "
-        "everything below comes from published noisy counts and from the copy itself.</p>"
+        "everything below comes from published noisy counts and from the copy itself, which must be one that this model made.</p>"
         f"{_headline(model, found)}"
     )
     versions = ", ".join(f"{escape(k)} {escape(v)}" for k, v in certificate.versions.items())
