@@ -219,12 +219,12 @@ def test_what_was_learned_of_a_junction_stays_where_many_rows_would_repeat_a_pai
     }
     agree = []
 
-    def spied(cloth: object, name: str, unique: tuple[str, ...]) -> None:
+    def spied(cloth: object, name: str, uniques: tuple[tuple[str, ...], ...]) -> None:
         def share() -> float:
             return float((cloth.codes["vote"]["kind"] == codes[cloth.links["vote", "item"]]).mean())  # type: ignore[attr-defined]
 
         agree.append(share() if name == "vote" else 0.0)
-        separate(cloth, name, unique)  # type: ignore[arg-type]
+        separate(cloth, name, uniques)  # type: ignore[arg-type]
         agree.append(share() if name == "vote" else 0.0)
 
     codes = np.searchsorted(list("abc"), of)
@@ -234,6 +234,43 @@ def test_what_was_learned_of_a_junction_stays_where_many_rows_would_repeat_a_pai
     before, after = agree[-2:]
     assert before > 0.85
     assert after == pytest.approx(before, abs=0.004)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_keys_that_share_a_foreign_key_hold_together(seed: int) -> None:
+    """What rows exchange for one key must not repeat in another."""
+    rng = np.random.default_rng(seed)
+    names = ("user", "shop", "item")
+    plan = Plan(
+        (
+            TablePlan("user", (ColumnPlan(ID, None), KIND), ("id",)),
+            *(TablePlan(n, (ColumnPlan(ID, None), KIND), ("id",)) for n in names[1:]),
+            TablePlan(
+                "vote",
+                (ColumnPlan(ID, None), *(ColumnPlan(number(n, nullable=False), None) for n in names), KIND),
+                ("id",),
+                unique=(("user", "item"), ("shop", "item")),
+                keys=(key("user", "user", "owning", 15), *(key(n, n, "attribute", 1) for n in names[1:])),
+            ),
+        ),
+        protect=("user",),
+        public=names[1:],
+    )
+    users, shops, items = 40, 60, 50
+    votes = pd.DataFrame({"user": np.repeat(np.arange(users), 15), "item": np.tile(np.arange(15), users)})
+    votes["item"] = (votes.item + 3 * votes.user) % items
+    votes["shop"] = votes.groupby("item").cumcount() % shops
+    votes["kind"] = rng.choice(list("abc"), len(votes))
+    votes["id"] = np.arange(len(votes))
+    source = {
+        "user": frame(users, kind=rng.choice(list("abc"), users)),
+        "shop": frame(shops, kind=rng.choice(list("abc"), shops)),
+        "item": frame(items, kind=rng.choice(list("abc"), items)),
+        "vote": votes,
+    }
+    made = woven(plan, source, seed=seed)
+    assert_keys_hold(plan, made)
+    assert len(made["vote"]) > 0.7 * len(votes)
 
 
 @pytest.mark.parametrize("public", [True, False])

@@ -152,24 +152,25 @@ def _alike(codes: Sequence[IntArray], rows: int) -> IntArray:
     return label
 
 
-def separate(cloth: Cloth, name: str, unique: tuple[str, ...]) -> None:
-    """Make rows distinct where a key made of foreign keys alone says so: let them exchange targets, else leave them out."""
+def separate(cloth: Cloth, name: str, uniques: Sequence[tuple[str, ...]]) -> None:
+    """Make rows distinct where keys made of foreign keys alone say so: let them exchange targets, and leave out what repeats all the same."""
     foreign = cloth.plan.database[name].foreign_keys
-    if not unique or not set(unique) <= {c for k in foreign for c in k.columns}:
-        return
-    keys = [k for k in foreign if set(k.columns) <= set(unique)]
-    if {c for k in keys for c in k.columns} != set(
-        unique
-    ):  # parts of keys: rows may agree on them by different targets
-        while (
-            again := _repeat_values(cloth, name, unique)
-        ).any():  # values made up by position change with those left out
+    covered = {c for k in foreign for c in k.columns}
+    made = {u: [k for k in foreign if set(k.columns) <= set(u)] for u in uniques if u and set(u) <= covered}
+    # Of the others only parts of keys are unique: rows may agree on them by different targets.
+    whole = {unique: keys for unique, keys in made.items() if {c for k in keys for c in k.columns} == set(unique)}
+    for unique, keys in whole.items():
+        # Exchanged targets in the same table could lead a row to itself, or round in a circle.
+        last = next((k for k in reversed(keys) if k.target != name), None)
+        if len(keys) > 1 and last and not any(_wired(cloth, name, c, but=last) for c in last.columns):
+            _exchange(cloth, name, [*(k for k in keys if k != last), last], cloth.rng("separate", name, *unique))
+    # What was exchanged for one key may repeat in another, and values that are made up by position change with rows that are left out.
+    rows = -1
+    while rows != cloth.rows[name]:
+        rows = cloth.rows[name]
+        for unique, keys in made.items():
+            again = _repeats(cloth, name, keys) if unique in whole else _repeat_values(cloth, name, unique)
             cloth.keep(name, ~again)
-        return
-    last = keys[-1]
-    if len(keys) > 1 and not any(_wired(cloth, name, c, but=last) for c in last.columns):
-        _exchange(cloth, name, keys, cloth.rng("separate", name, *unique))
-    cloth.keep(name, ~_repeats(cloth, name, keys))
 
 
 def _exchange(cloth: Cloth, name: str, keys: list[ForeignKey], rng: np.random.Generator) -> None:

@@ -211,8 +211,7 @@ class Weaver:
             break_circles(self._cloth, name)
             for key in self._plan.database[name].foreign_keys:
                 self._cloth.keep(name, (self._cloth.links[name, key.name] >= 0) | may_be_null(self._cloth, name, key))
-            for unique in (self._plan.database[name].primary_key, *self._plan.database[name].unique):
-                separate(self._cloth, name, unique)
+            separate(self._cloth, name, (self._plan.database[name].primary_key, *self._plan.database[name].unique))
             seat(self._cloth, name)
 
     def _draw_rows(self, name: str) -> None:

@@ -85,7 +85,7 @@ LENGTHS = 0.3
 ROOM = 1.15
 """How much longer than expected a unit's vector may be before it is scaled down: units differ in taste."""
 
-DIFFERENT = 0.1
+DIFFERENT = 0.15
 """By which part of their counts units that are scaled down may differ from all others, beyond what the code of all rows makes good."""
 
 LONGEST = 3.0
@@ -246,16 +246,17 @@ class Bags:
         cells_ = math.prod(self.left[c].size for c in bag.columns)
         noise = bag.clip * float(worth @ scales) / math.sqrt(math.pi * rho)
         alike = math.prod(float((self.left[c].p ** 2).sum()) for c in bag.columns if c not in self.units.shared)
+        # As large as shares may well be: noise may have made all of them nothing.
+        likely = [min(p + self.doubt.get(code, 0.0), 1.0) for p, code in zip(shares, bag.codes[1:], strict=True)]
 
         def length(rows: float) -> float:
-            squares = [self._square(p, rows, alike) / s**2 for p, s in zip(shares, scales, strict=True)]
-            return math.sqrt(sum(squares))
+            return math.sqrt(sum(self._square(p, rows, alike) / s**2 for p, s in zip(likely, scales, strict=True)))
 
         wrong = DIFFERENT * links * float(worth @ shares) / cells_
         clip = bag.clip * clip_at(self.units, length, noise=noise, wrong=wrong)
         wide = UNFELT * math.sqrt(2 * rho * links * (shares * (1 - shares)).sum() / cells_ / (scales**2).sum())
         longest = self.units.rows * math.sqrt(sum(1 / s**2 for s in bag.scales))
-        return replace(bag, clip=min(max(clip, wide), max(clip, longest)))
+        return replace(bag, clip=min(max(clip, wide), longest))
 
     def told(self, bag: Bag) -> dict[Columns, float]:
         """Precision that a bag's counts give the contrasts of each set of right columns, for one link and noise of scale 1.
@@ -440,10 +441,11 @@ def clip_at(units: Units, length: Callable[[float], float], *, noise: float, wro
     >>> [round(clip_at(units, lambda rows: rows, noise=1.0, wrong=x), 2) for x in (1.0, 2.0, 10.0, 100.0)]
     [0.43, 0.6, 1.13, 1.9]
     """
-    if units.mean is None or noise <= 0:
+    large = length(units.many)
+    if units.mean is None or noise <= 0 or large <= 0:
         return 1.0
     mean = max(units.mean, 1.0)
-    least = min((1 + CHANCE / math.sqrt(mean)) * length(mean) / max(length(units.many), 1e-300), 1.0)
+    least = min((1 + CHANCE / math.sqrt(mean)) * length(mean) / large, 1.0)
     many = units.many / max(units.mean, 1e-9)
     bounded = units.rows <= units.many
     part = -math.expm1(-many) if bounded else 1.0

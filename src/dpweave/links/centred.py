@@ -134,7 +134,7 @@ class Centred:
         if self.balanced:
             noise, wrong = clip / math.sqrt(math.pi * rho), DIFFERENT * rows / cells
             clip *= clip_at(self.units, lambda m: _length(m, centre.alike, centre.doubt), noise=noise, wrong=wrong)
-        clip = max(clip, min(math.sqrt(2 * rho) * max(UNFELT * chance, FAINT * rows / cells), longest))
+        clip = min(max(clip, math.sqrt(2 * rho) * max(UNFELT * chance, FAINT * rows / cells)), longest)
         return Bag(centre.beside, codes, (1 / apart, *(1.0,) * share.size), clip, (0.0, *share.tolist()))
 
 
