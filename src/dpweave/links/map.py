@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -110,8 +111,15 @@ class LinkFit:
         """The logarithm of that, up to a constant which is the same for all types."""
         if not self.theta:
             return np.zeros((left.count, right.count))
+        return LinkOperator(left, right, tuple(self.theta)).laid_out(self._stacked)
+
+    @cached_property
+    def _stacked(self) -> FloatArray:
+        """θ in the matrix of answers, which is the same for all rows."""
+        none = np.zeros(0, dtype=np.int64)
+        left, right = (RowTypes.each_row(dict.fromkeys(c, none), c, shape=self.shape) for c in (self.left, self.right))
         operator = LinkOperator(left, right, tuple(self.theta))
-        return operator.adjoint(operator.stack(self.theta))
+        return operator.stack(self.theta)
 
 
 @dataclass(frozen=True)

@@ -169,9 +169,6 @@ class LinkOperator:
         self._v, others = _one_hot(right, dict.fromkeys(w.right for w in self.workloads))
         self._u_transposed, self._v_transposed = _transposed(self._u), _transposed(self._v)
         self.blocks: dict[Workload, tuple[slice, slice]] = {w: (rows[w.left], others[w.right]) for w in self.workloads}
-        self.mask = np.zeros((self._u.shape[1], self._v.shape[1]))
-        for block in self.blocks.values():
-            self.mask[block] = 1.0
         # The product that contracts the larger type axis with the narrower one-hot matrix first does less work.
         narrow_right = left.count * self._v.shape[1] <= right.count * self._u.shape[1]
         self._right_first = narrow_right
@@ -180,6 +177,14 @@ class LinkOperator:
     def shape(self) -> tuple[int, ...]:
         """The shape of ``b``: left and right number of types, behind the layers where there are any."""
         return self.multiplicity.shape
+
+    @cached_property
+    def mask(self) -> FloatArray:
+        """1 in the blocks of workloads, 0 elsewhere."""
+        mask = np.zeros((self._u.shape[1], self._v.shape[1]))
+        for block in self.blocks.values():
+            mask[block] = 1.0
+        return mask
 
     def histogram(self, mass: FloatArray) -> FloatArray:
         """Answers of a total ``mass`` per pair of types."""
@@ -197,7 +202,10 @@ class LinkOperator:
 
         It is the adjoint of :meth:`apply` for the inner product that weighs pairs of types by ``multiplicity``.
         """
-        r = r * self.mask
+        return self.laid_out(r * self.mask)
+
+    def laid_out(self, r: FloatArray) -> FloatArray:
+        """The same of answers that are nothing outside the blocks of workloads, as those of :meth:`stack` are."""
         if self._right_first:
             return np.asarray((self._v @ (self._u @ r).T).T)
         return np.asarray(self._u @ (self._v @ r.T).T)
