@@ -9,7 +9,7 @@ by tpchgen-cli (the extra ``bench``), which must be on the path. All figures but
 Errors are 100 x L1 over at most 600 sets of columns per relation, drawn once and for all; each next to the same rows wired
 at random, and to rows whose columns are independent as well. Degrees are compared by the Kolmogorov-Smirnov distance.
 Retention is the part of the association between columns of different tables that is still there: 1 all, 0 chance. Next to it
-stands what noise allows at most (:func:`allowed`).
+stands what noise would allow if pairs of columns were counted one by one (:func:`allowed`).
 """
 
 from __future__ import annotations
@@ -349,8 +349,8 @@ PREFACE = """`python benchmarks/databases.py run`, then `write`, at delta 1e-6. 
 columns hold, kinds of relations are kept, public tables are unchanged, declared rules hold. Errors are 100 times the mean L1
 distance over sets of columns from both sides of a relation, next to the same rows wired at random, to rows whose columns are independent
 too, and to as many rows drawn from the real ones. Degrees are compared by the Kolmogorov-Smirnov distance where the target has twenty rows
-or more. Retention is the part of the association across relations that is left (1 all, 0 chance), next to what noise allows at most:
-if each pair of columns had the links' share of the budget for itself and were counted by itself. Time is CPU seconds of fitting and sampling on one core.
+or more. Retention is the part of the association across relations that is left (1 all, 0 chance), next to what noise would allow
+if each pair of columns had the links' share of the budget for itself and were counted by itself, which bags can pass. Time is CPU seconds of fitting and sampling on one core.
 """
 
 

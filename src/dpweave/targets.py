@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 _TURNS = 20
-"""How often rows that repeat a combination of targets look for a partner to exchange one with."""
+"""How often rows that repeat a combination of targets look for a partner of one kind to exchange one with."""
 
 
 def random_targets(
