@@ -53,6 +53,16 @@ def assert_keys_hold(plan: Plan, tables: dict[str, pd.DataFrame]) -> None:
                 assert len(given_keys) == len(rows), (table.name, k.name)
 
 
+def assert_no_circles(rows: pd.DataFrame, *keys: str) -> None:
+    named = rows[["id", *keys]].astype(object).where(rows.notna(), None).itertuples(index=False)
+    before = {i: set(targets) - {None} for i, *targets in named}
+    alive = set(before)
+    while alive:  # Kahn's algorithm empties exactly the graphs without circles
+        free = {i for i in alive if not before[i] & alive}
+        assert free, "some rows lead back to themselves"
+        alive -= free
+
+
 def test_self_reference_stays_without_circles_and_keeps_its_share_of_roots() -> None:
     rng = np.random.default_rng(1)
     rows = 600
@@ -72,15 +82,7 @@ def test_self_reference_stays_without_circles_and_keeps_its_share_of_roots() -> 
     made = woven(plan, {"people": people})["people"]
     assert_keys_hold(plan, {"people": made})
     assert made.boss.isna().mean() == pytest.approx(people.boss.isna().mean(), abs=0.1)
-    before = {
-        i: {b, m} - {None}
-        for i, b, m in made[["id", "boss", "mentor"]].astype(object).where(made.notna(), None).itertuples(index=False)
-    }
-    alive = set(before)
-    while alive:  # Kahn's algorithm empties exactly the graphs without circles
-        free = {i for i in alive if not before[i] & alive}
-        assert free, "some rows lead back to themselves"
-        alive -= free
+    assert_no_circles(made, "boss", "mentor")
 
 
 @pytest.mark.parametrize("method", ["random", "map"])
@@ -271,6 +273,37 @@ def test_keys_that_share_a_foreign_key_hold_together(seed: int) -> None:
     made = woven(plan, source, seed=seed)
     assert_keys_hold(plan, made)
     assert len(made["vote"]) > 0.7 * len(votes)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_that_repeat_a_unique_pair_are_not_led_round_in_a_circle(seed: int) -> None:
+    """Many rows of few bosses and few teams would repeat a pair; what mends that must not make circles."""
+    rng = np.random.default_rng(seed)
+    rows, teams = 300, 12
+    pairs = rng.permutation([(t, b) for t in range(teams) for b in range(30)])[:rows]
+    boss = np.where(pairs[:, 1] < np.arange(rows), pairs[:, 1], np.nan)
+    plan = Plan(
+        (
+            TablePlan("team", (ColumnPlan(ID, None), KIND), ("id",)),
+            TablePlan(
+                "people",
+                (ColumnPlan(ID, None), KIND, *(ColumnPlan(number(n), None) for n in ("team", "boss"))),
+                ("id",),
+                unique=(("team", "boss"),),
+                keys=(key("team", "team", "attribute", 1), key("boss", "people", "linking", 12, acyclic=True)),
+            ),
+        ),
+        protect=("people",),
+        public=("team",),
+    )
+    source = {
+        "team": frame(teams, kind=rng.choice(list("abc"), teams)),
+        "people": frame(rows, kind=rng.choice(list("abc"), rows), team=pairs[:, 0], boss=boss),
+    }
+    made = woven(plan, source, seed=seed)
+    assert_keys_hold(plan, made)
+    assert_no_circles(made["people"], "boss")
+    assert made["people"].boss.notna().sum() > rows / 2
 
 
 @pytest.mark.parametrize("public", [True, False])
