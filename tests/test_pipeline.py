@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
 from dataclasses import replace
 
@@ -173,9 +174,15 @@ def test_fitting_again_costs_again_until_the_cap(source, plan, folder):
     set_cap(path, database="club.duckdb", epsilon=1.2, delta=1e-5)  # twice epsilon 1 composes to about 1.45
     dw.fit(source, small, epsilon=1.0, delta=4e-6, ledger=path, insecure_seed=0)
     before = path.read_bytes()
-    with pytest.raises(BudgetError, match="cap"):
+    with pytest.raises(BudgetError, match="cap") as refused:
         dw.fit(source, small, epsilon=1.0, delta=4e-6, ledger=path, insecure_seed=0)
     assert path.read_bytes() == before
+    left = float(re.search(r"ask for epsilon (\S+) or less at delta 4e-06", str(refused.value))[1])
+    with pytest.raises(BudgetError):
+        dw.fit(source, small, epsilon=left * 1.01, delta=4e-6, ledger=path, insecure_seed=0)
+    dw.fit(source, small, epsilon=left, delta=4e-6, ledger=path, insecure_seed=0)
+    with pytest.raises(BudgetError, match=r"ask for epsilon 0\.0|it leaves nothing"):
+        dw.fit(source, small, epsilon=left, delta=4e-6, ledger=path, insecure_seed=0)
 
 
 def test_an_insecure_seed_repeats_and_stamps(source, plan):

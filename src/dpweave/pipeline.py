@@ -33,7 +33,6 @@ from dpweave.links.popularity import MOST_TARGETS, popularity, share_for
 from dpweave.model import Model, degree_counts, repetitions
 from dpweave.privacy.accounting import Budget, subtract
 from dpweave.privacy.curator import Curator, CuratorWindow
-from dpweave.privacy.ledger import Ledger
 from dpweave.privacy.noise import InsecureNoise
 from dpweave.privacy.release import certify
 from dpweave.progress import Progress, reporter
@@ -55,6 +54,7 @@ from dpweave.relations import (
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import Domain, Learn, View, degree, parse_degree, parse_repetition, size
 from dpweave.sources import open_source
+from dpweave.spending import begin
 from dpweave.tables.aim import MAX_TRIPLES
 from dpweave.tables.base import Structure, table_model
 from dpweave.tables.centred import centred, composition
@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from dpweave.links.base import LinkProblem
     from dpweave.links.degrees import Degrees
     from dpweave.plan import Plan
+    from dpweave.privacy.ledger import Ledger
     from dpweave.privacy.release import Release
     from dpweave.schema.domain import Bins, Scalar
     from dpweave.schema.model import ForeignKey
@@ -106,7 +107,7 @@ def fit(
         plan.require(opened.catalogue)
         opened.declare(plan.database)
         limit = Budget(allocation.rho, allocation.spent_delta)
-        book = Ledger.open(ledger, database=opened.name, limit=limit, tables=plan.protect, label=label)
+        book = begin(ledger, database=opened.name, limit=limit, tables=plan.protect, delta=delta, label=label)
         noise = None if insecure_seed is None else InsecureNoise(insecure_seed)
         curator = Curator(opened, plan.promise, ledger=book, noise=noise)
         with report.step("check files, keys and bounds"):

@@ -1,20 +1,21 @@
-"""What a ledger says, for people: totals by database and run. Reads the file and spends nothing."""
+"""What a ledger says, for people: totals by database and run, and what may still be asked for. Spends nothing."""
 
 from __future__ import annotations
 
 import io
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpweave.errors import UsageError
-from dpweave.privacy.accounting import epsilon_of_rho, require_number, subtract
-from dpweave.privacy.ledger import Journal
+from dpweave.errors import BudgetError, LedgerError, UsageError
+from dpweave.privacy.accounting import Cost, epsilon_of_rho, require_number, subtract
+from dpweave.privacy.ledger import Journal, Ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from dpweave.privacy.accounting import Cost
+    from dpweave.privacy.accounting import Budget
     from dpweave.privacy.ledger import Cap, Entry
 
 
@@ -40,6 +41,22 @@ class DatabaseSummary:
             raise UsageError(f"delta is {delta:g}, but table {table!r} has spent {spent:g} of it; give a larger delta")
         return epsilon_of_rho(self.total.rho.get(table, 0.0), delta=left)
 
+    def affordable(self, tables: Sequence[str], *, delta: float, spent_delta: float = 0.0) -> float:
+        r"""Return the largest ε, to three digits, that one more run at ``delta`` may ask for under the cap; 0 if there is none.
+
+        If the run spends ``spent_delta`` on thresholds, the cap leaves
+        :math:`\rho = \rho(\varepsilon_{cap}, \delta_{cap} - \delta_{spent}) - \rho_{spent}`, and the rest of the run's δ
+        converts that into its ε.
+        """
+        if self.cap is None:
+            return math.inf
+        rho = min(self.cap.left(self.total + Cost({}, {table: spent_delta}), table).rho for table in tables)
+        if not rho > 0:
+            return 0.0
+        epsilon = epsilon_of_rho(rho, delta=subtract(delta, spent_delta))
+        step = 10.0 ** (math.floor(math.log10(epsilon)) - 2)
+        return math.floor(epsilon / step * (1 - 1e-9)) * step
+
 
 @dataclass(frozen=True)
 class LedgerSummary:
@@ -59,3 +76,20 @@ def read(path: Path | str) -> LedgerSummary:
     return LedgerSummary(
         {name: DatabaseSummary(total, journal.caps.get(name), of[name]) for name, total in journal.databases.items()}
     )
+
+
+def begin(
+    path: Path | str | None, *, database: str, limit: Budget, tables: Sequence[str], delta: float, label: str | None
+) -> Ledger:
+    """Begin a run that may spend ``limit``, which was made from some ε and ``delta``; a refusal says which ε the cap leaves."""
+    try:
+        return Ledger.open(path, database=database, limit=limit, tables=tables, label=label)
+    except LedgerError:
+        raise
+    except BudgetError as refusal:
+        found = None if path is None else read(path).databases.get(database)
+        if found is None or found.cap is None:
+            raise
+        left = found.affordable(tables, delta=delta, spent_delta=limit.delta)
+        hint = f"ask for epsilon {left:g} or less" if left else "it leaves nothing"
+        raise BudgetError(f"{refusal}; {hint} at delta {delta:g}") from None
