@@ -22,7 +22,7 @@ from dpweave.window import Bag
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dpweave.window import Code, FloatArray, IntArray
+    from dpweave.window import Code, Columns, FloatArray, IntArray
 
 BLOCK = 1 << 22
 """Rows, times codes, that are looked at together at least; all rows of a unit always are."""
@@ -72,7 +72,7 @@ def clipped_sum(units: IntArray, cells: IntArray, columns: Mapping[str, IntArray
     """
     step, most = grid(bag.clip)
     width, scales, centres = len(bag.codes), np.array(bag.scales), np.array(bag.centres or (0.0,) * len(bag.codes))
-    out = np.zeros((size, width))
+    out = np.zeros((width, size))
     start, rows = 0, max(BLOCK // width, 1)
     while start < len(units):
         block = slice(start, int(np.searchsorted(units, units[min(start + rows, len(units)) - 1], side="right")))
@@ -81,27 +81,31 @@ def clipped_sum(units: IntArray, cells: IntArray, columns: Mapping[str, IntArray
             whose * size + np.clip(cells[block], 0, size - 1), return_inverse=True, return_counts=True
         )
         who, cell = np.divmod(at, size)
-        vector = (_have(columns, bag.codes, block, place, len(at)) - np.multiply.outer(n, centres)) / scales
-        # Added up unit by unit, one after the other, so that not even the last bit depends on the rows of others.
-        length = np.sqrt(np.bincount(np.repeat(who, width), (vector**2).ravel()))
-        x = np.trunc(vector * np.minimum(step, most / np.maximum(length, 1e-300))[who, None])
-        square = np.bincount(who, (x**2).sum(axis=1))  # whole numbers far below 2**53, hence exact
-        np.add.at(out, cell, np.where((square <= most**2)[who, None], x, 0.0))
+        vector = (_have(columns, bag.codes, block, place, len(at)) - np.multiply.outer(centres, n)) / scales[:, None]
+        x = np.trunc(vector * np.minimum(step, most / np.maximum(np.sqrt(_squares(vector, who)), 1e-300))[who])
+        x[:, ~(_squares(x, who) <= most**2)[who]] = 0.0  # whole numbers far below 2**53, hence exact
+        out += [np.bincount(cell, row, minlength=size) for row in x]
         start = block.stop
-    return out.astype(np.int64)
+    return out.T.astype(np.int64)
+
+
+def _squares(vectors: FloatArray, who: IntArray) -> FloatArray:
+    """Square of each unit's length, added up one code after the other, so that not even the last bit depends on the rows of others."""
+    return np.asarray(np.bincount(who, sum(row * row for row in vectors)), dtype=np.float64)
 
 
 def _have(
     columns: Mapping[str, IntArray], codes: Sequence[Code], block: slice, place: IntArray, size: int
 ) -> FloatArray:
-    """How many rows of a block there are at each of ``size`` places with each code."""
-    out = np.empty((size, len(codes)))
-    looks = [tuple(c for c, _ in code) for code in codes]
-    for names in {*looks}:
-        at = [j for j, look in enumerate(looks) if look == names]
+    """How many rows of a block there are with each code at each of ``size`` places."""
+    out = np.empty((len(codes), size))
+    looks: dict[Columns, list[int]] = {}
+    for j, code in enumerate(codes):
+        looks.setdefault(tuple(c for c, _ in code), []).append(j)
+    for names, at in looks.items():
         if len(at) == 1:  # the usual case, and faster by far
             there = [columns[c][block] == v for c, v in codes[at[0]]]
-            out[:, at[0]] = np.bincount(place[np.logical_and.reduce(there)] if there else place, minlength=size)
+            out[at[0]] = np.bincount(place[np.logical_and.reduce(there)] if there else place, minlength=size)
             continue
         have, wanted = np.zeros(len(place), dtype=np.int64), np.zeros(len(at), dtype=np.int64)
         for i, name in enumerate(names):
@@ -113,5 +117,5 @@ def _have(
             found = np.searchsorted(known, have)
             have = np.where(known[found % len(known)] == have, found, len(known))
         width = wanted.max() + 2
-        out[:, at] = np.bincount(place * width + have, minlength=size * width).reshape(size, width)[:, wanted]
+        out[at] = np.bincount(have * size + place, minlength=size * width).reshape(width, size)[wanted]
     return out
