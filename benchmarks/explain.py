@@ -4,8 +4,9 @@
 
 Every case is a made-up database of two tables (parents, and children that each lead to one parent), with so many rows,
 columns, values per column, and one mechanism. A fresh process fits and samples it; CPU seconds are those of fit and
-sample together, memory is the peak of the process. ``--constants`` solves for the constants in dpweave/forecast.py on
-this machine instead, by least squares on relative errors. CPU seconds from a loaded machine are inflated up to twofold.
+sample together, memory is the peak of the process. Beside them stand the databases of benchmarks/databases.py, from its last
+runs. ``--constants`` solves for the constants in dpweave/forecast.py on this machine instead, by least squares on the
+logarithm of errors. CPU seconds from a loaded machine are inflated up to twofold.
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+
+RUNS = Path(__file__).parent / "databases.json"
 
 CASES = [
     {"rows": rows, "columns": columns, "values": values, "mechanism": mechanism}
@@ -112,55 +116,90 @@ def run(case: dict[str, object]) -> dict[str, object]:
     return dict(json.loads(done.stdout))
 
 
-def works(done: list[dict[str, object]]) -> np.ndarray:
-    """What each case is made of, one row per case."""
+class Point(NamedTuple):
+    """One measured fit and copy: its name, what it was made of, what it took and what was foretold."""
+
+    name: str
+    work: tuple[float, ...]
+    seconds: float
+    peak: float | None
+    told: Any
+
+
+def points(done: list[dict[str, Any]]) -> list[Point]:
+    """Made-up cases, and the databases of benchmarks/databases.py as they are in its file."""
+    from dpweave.plan import Plan
+
+    out = []
+    for d in done:
+        name = f"{d['rows']:,} rows, {d['columns']} columns of {d['values']}, {d['mechanism']}"
+        seconds = sum(d["seconds"].values())
+        out.append(_point(name, plan({k: d[k] for k in CASES[0]}), 1.0, seconds, float(d["peak"])))
+    runs: dict[tuple[str, float], list[float]] = {}
+    for r in json.loads(RUNS.read_text()).values():
+        runs.setdefault((r["database"], r["epsilon"]), []).append(r["fit_cpu"] + r["sample_cpu"])
+    for (name, epsilon), taken in sorted(runs.items()):
+        chosen = Plan.load(RUNS.parents[1] / "examples" / "plans" / f"{name}.toml")
+        out.append(_point(f"{name}, epsilon {epsilon:g}", chosen, epsilon, float(np.mean(taken)), None))
+    return out
+
+
+def _point(name: str, chosen: Any, epsilon: float, seconds: float, peak: float | None) -> Point:
     from dataclasses import astuple
 
-    from dpweave.forecast import work
+    from dpweave import forecast
 
-    cases = [{k: d[k] for k in CASES[0]} for d in done]
-    return np.array(
-        [astuple(work(plan(c), dict.fromkeys(("parents", "children"), str(c["mechanism"])))) for c in cases]
-    )
+    seen: list[tuple[float, ...]] = []
+    work = forecast.work
 
+    def watched(*args: Any) -> forecast.Work:
+        found = work(*args)
+        seen.append(astuple(found))
+        return found
 
-def total(case: dict[str, object]) -> float:
-    return sum(case["seconds"].values())  # type: ignore[attr-defined]
-
-
-def constants(done: list[dict[str, object]]) -> None:
-    """Print non-negative constants that fit this machine best, by relative error."""
-    from dataclasses import fields
-
-    from scipy.optimize import nnls
-
-    from dpweave.forecast import Work
-
-    names, a = [f.name for f in fields(Work)], works(done)
-    for what, measured in (("SECONDS", [total(d) for d in done]), ("BYTES", [float(d["peak"]) for d in done])):
-        y = np.array(measured)
-        found, _ = nnls(a / y[:, None], np.ones(len(y)))
-        print(what, {n: float(f"{v:.2g}") for n, v in zip(names, found, strict=True)})
+    forecast.work = watched
+    try:
+        told = chosen.explain(epsilon=epsilon, delta=1e-6).forecast
+    finally:
+        forecast.work = work
+    return Point(name, seen[0], seconds, peak, told)
 
 
-def compare(done: list[dict[str, object]]) -> None:
+def constants(found: list[Point]) -> None:
+    """Print positive constants that fit this machine best, by the logarithm of the error; constants that hardly matter stay near the old ones."""
+    from dataclasses import astuple, fields
+
+    from scipy.optimize import minimize
+
+    from dpweave.forecast import BYTES, SECONDS, Work
+
+    names = [f.name for f in fields(Work)]
+    for what, now, rows in (
+        ("SECONDS", SECONDS, [(p.work, p.seconds) for p in found]),
+        ("BYTES", BYTES, [(p.work, p.peak) for p in found if p.peak is not None]),
+    ):
+        a, y = np.array([w for w, _ in rows]), np.log([v for _, v in rows])
+        start = np.log(np.maximum(astuple(now), 1e-12))
+
+        def loss(x: np.ndarray, a: np.ndarray = a, y: np.ndarray = y, start: np.ndarray = start) -> float:
+            return float(((np.log(a @ np.exp(x)) - y) ** 2).sum() + 0.03 * ((x - start) ** 2).sum())
+
+        best = minimize(loss, start, method="L-BFGS-B")
+        print(what, {n: float(f"{v:.2g}") for n, v in zip(names, np.exp(best.x), strict=True)})
+
+
+def compare(found: list[Point]) -> None:
     """Print what was foretold next to what was measured."""
-    print("| parents | columns | values | mechanism | seconds foretold | measured | MB foretold | measured |")
-    print("|---|---|---|---|---|---|---|---|")
-    ratios = []
-    for d in done:
-        told = plan({k: d[k] for k in CASES[0]}).explain(epsilon=1.0, delta=1e-6).forecast  # type: ignore[attr-defined]
-        seconds, peak = total(d), float(d["peak"])
-        ratios.append(
-            (max(told.seconds / seconds, seconds / told.seconds), max(told.memory / peak, peak / told.memory))
-        )
+    print("| | seconds foretold | measured | factor | MB foretold | measured |")
+    print("|---|---|---|---|---|---|")
+    for p in found:
+        factor = max(p.told.seconds / p.seconds, p.seconds / p.told.seconds)
+        peak = "" if p.peak is None else f"{p.peak / 1e6:.0f}"
         print(
-            f"| {d['rows']:,} | {d['columns']} | {d['values']} | {d['mechanism']} | {told.seconds:.1f} | {seconds:.1f} "
-            f"| {told.memory / 1e6:.0f} | {peak / 1e6:.0f} |"
+            f"| {p.name} | {p.told.seconds:.1f} | {p.seconds:.1f} | {factor:.1f} | {p.told.memory / 1e6:.0f} | {peak} |"
         )
-    print(
-        f"largest factor between the two: time {max(r[0] for r in ratios):.1f}, memory {max(r[1] for r in ratios):.1f}"
-    )
+    memory = max(max(p.told.memory / p.peak, p.peak / p.told.memory) for p in found if p.peak is not None)
+    print(f"largest factor between memory foretold and measured: {memory:.1f}")
 
 
 def main() -> None:
@@ -180,7 +219,7 @@ def main() -> None:
             done.append(run(case))
             if options.resume:
                 options.resume.write_text(json.dumps(done, indent=1))
-    (constants if options.constants else compare)(done)
+    (constants if options.constants else compare)(points(done))
 
 
 if __name__ == "__main__":

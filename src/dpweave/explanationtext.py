@@ -180,12 +180,19 @@ def _links(e: Explanation) -> str:
         f"  {'key':<33} {'at random':>9} {'learned':>8} {'best max_degree':>16} {'best k':>7}",
     ]
     for f in e.forecast.links:
-        best = "" if f.best_max_degree is None else f"{f.best_max_degree:,}"
+        best = "–" if f.best_max_degree is None else f"{f.best_max_degree:,}"
         name = _clip(f"{f.table}.{f.key} → {f.target}", 33)
         lines.append(f"  {name:<33} {f.at_random:>9.3g} {f.learned:>8.3g} {best:>16} {f.best_k:>7}")
     most = max(f.best_k for f in e.forecast.links)
     advice = f" Sets of more than {most} are not worth their noise: k = {most} would do." if most < e.k else ""
     lines.append(_wrap(f"100 times the mean L1 error over sets of {e.k} columns from both sides of a key.{advice}"))
+    if any(f.best_max_degree is None for f in e.forecast.links):
+        lines.append(
+            _wrap(
+                "– stands where no bound is recommended: the table declares no rows, nobody owns it, or its links are counted in a way that a "
+                "higher bound costs next to nothing."
+            )
+        )
     public = {(r.table, r.key) for r in e.relations if r.target in e.public and r.method == DEFAULT_METHOD}
     led = dict.fromkeys(f.target for f in e.forecast.links if (f.table, f.key) in public)
     if led and e.neighbours == "entity":

@@ -1,7 +1,7 @@
 r"""What a fit will take and what its links will be worth, foretold from public facts alone.
 
 **Time and memory.** Linear in what the work is made of, with constants that ``benchmarks/explain.py`` measures. They are
-meant to tell seconds from minutes from hours.
+meant to tell seconds from minutes from hours. Most of the time goes into links, and grows with what counts tell of them: so with epsilon.
 
 **Errors of links.** :func:`dpweave.links.design.predict_error` for each relation, from domain sizes, its budget, its
 sensitivity and about how many rows are counted, as 100 times the mean L1 error over k columns: 0 is perfect and 200 the
@@ -12,17 +12,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import astuple, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dpweave.budget import Allocation, is_bagged, is_learned, is_owned, link_task
-from dpweave.links.wiring import WHOLE_CELLS
+from dpweave.links.wiring import SLICE_CELLS, WHOLE_CELLS
 from dpweave.privacy.sensitivity import movement, units_of
 from dpweave.relations import model_columns, relations
 from dpweave.worth import codes, moved, seen_rows, varying
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from dpweave.links.workload import Workload
     from dpweave.plan import KeyPlan, Plan
     from dpweave.relations import Relation
 
@@ -65,40 +66,50 @@ class Forecast:
 
 def forecast(plan: Plan, allocation: Allocation, mechanisms: Mapping[str, str]) -> Forecast:
     """Foretell a fit of ``plan``; ``mechanisms`` says how each private table is going to be modelled."""
-    seconds, memory = resources(plan, mechanisms)
+    found = {r: _predicted(plan, allocation, r) for r in relations(plan) if is_learned(plan, r)}
+    done = astuple(work(plan, mechanisms, {r: p.told for r, p in found.items()}))
     return Forecast(
-        seconds,
-        memory,
+        sum(a * b for a, b in zip(done, astuple(SECONDS), strict=True)),
+        sum(a * b for a, b in zip(done, astuple(BYTES), strict=True)),
         tuple(n for n in plan.promise.private if plan.table[n].rows is None),
-        tuple(_links(plan, allocation, r) for r in relations(plan) if is_learned(plan, r)),
+        tuple(p.links for p in found.values()),
     )
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------
 
 
-def _links(plan: Plan, allocation: Allocation, relation: Relation) -> LinkForecast:
+class _Predicted(NamedTuple):
+    """A relation's forecast, and the components of its links that counts would tell something of."""
+
+    links: LinkForecast
+    told: tuple[Workload, ...]
+
+
+def _predicted(plan: Plan, allocation: Allocation, relation: Relation) -> _Predicted:
     from dpweave.links.design import predict_error, recommend_degree
 
     left, right = varying(plan, relation)
     rows = seen_rows(plan, relation.table)
     k = plan.k if len(left) + len(right) <= MOST_COLUMNS else 2
     rho = allocation.tasks[link_task(relation)]
-    names = tuple(name for name, _ in relation.view.columns)
-    l2 = max(movement(plan.promise, relation.view, names, unit).l2 for unit in plan.promise.protected)
-    if is_owned(plan, relation):
-        l2 = moved(plan, relation.view, (next(iter(left)), next(iter(right))))
     bagged = units_of(plan.promise, relation.view) if is_bagged(plan, relation) else None
     bagged = None if bagged is None or bagged.columns is not None else bagged
-    found = predict_error(left, right, k=k, rho=rho, l2=l2, links=rows, units=bagged)
+    found = predict_error(left, right, k=k, rho=rho, l2=_hidden(plan, relation), links=rows, units=bagged)
     best = None
+    # Where links are counted in bags, a bound costs next to nothing by itself.
     owner = _owner(plan, relation)
-    if owner is not None and owner.max_degree and plan.table[relation.table].rows:
-        units, each = seen_rows(plan, owner.key.target), l2 / owner.max_degree
+    if owner is not None and owner.max_degree and plan.table[relation.table].rows and bagged is None:
         best = recommend_degree(
-            left, right, k=k, rho=rho, rows=units, links=float(plan.table[relation.table].rows or 0), per_link=each
+            left,
+            right,
+            k=k,
+            rho=rho,
+            rows=seen_rows(plan, owner.key.target),
+            links=float(plan.table[relation.table].rows or 0),
+            l2=lambda bound: _hidden(plan, relation, times=bound / (owner.max_degree or 1)),
         )
-    return LinkForecast(
+    links = LinkForecast(
         table=relation.table,
         key=relation.key,
         target=plan.database[relation.table].key[relation.key].target,
@@ -109,6 +120,16 @@ def _links(plan: Plan, allocation: Allocation, relation: Relation) -> LinkForeca
         best_k=found.order,
         best_max_degree=best,
     )
+    return _Predicted(links, found.heard)
+
+
+def _hidden(plan: Plan, relation: Relation, *, times: float = 1.0) -> float:
+    """What noise has to hide of one unit in counts of a relation, if its bounds are ``times`` as high."""
+    left, right = varying(plan, relation)
+    if is_owned(plan, relation):
+        return moved(plan, relation.view, (next(iter(left)), next(iter(right))), times=times)
+    names = tuple(name for name, _ in relation.view.columns)
+    return times * max(movement(plan.promise, relation.view, names, unit).l2 for unit in plan.promise.protected)
 
 
 def _owner(plan: Plan, relation: Relation) -> KeyPlan | None:
@@ -131,35 +152,41 @@ class Work:
     """Cells of all pairs of columns of tables that are modelled by a tree or woven."""
     rounds: float = 0.0
     """Columns times pairs of columns of tables that AIM models: it looks at every pair in each round."""
-    relations: float = 0.0
+    sets: float = 0.0
+    """Pairs of columns from both sides of a relation, all of which are weighed."""
+    counted: float = 0.0
+    """Links times those pairs."""
+    cells: float = 0.0
+    """Cells of what counts tell something of."""
     whole: float = 0.0
-    """Pairs of row types times pairs of columns, where a relation is solved at once."""
+    """Pairs of row types times what counts tell something of, where a relation is solved at once."""
     sliced: float = 0.0
-    """Links times pairs of columns, where there are too many row types and it is solved in slices."""
+    """Pairs of row types that are looked at, likewise, where there are too many and it is solved in slices."""
     slices: float = 0.0
     """One if any relation is solved in slices, whose size does not depend on anything."""
 
 
 SECONDS = Work(
-    fits=1.4, values=8e-7, tree_cells=2e-5, rounds=2e-3, relations=0.4, whole=1.5e-7, sliced=9e-6, slices=0.0
+    fits=1.1,
+    values=1.2e-6,
+    tree_cells=1.2e-5,
+    rounds=2e-4,
+    sets=8.5e-3,
+    counted=1.4e-8,
+    cells=4.4e-5,
+    whole=4e-9,
+    sliced=4e-9,
 )
 """Processor seconds for each unit of work, as benchmarks/explain.py measures them."""
-BYTES = Work(fits=2.8e8, values=60.0, tree_cells=0.0, rounds=0.0, relations=0.0, whole=5.0, sliced=0.0, slices=1.5e8)
+BYTES = Work(fits=2.7e8, values=50.0, tree_cells=1e3, cells=200.0, whole=0.3, slices=7e7)
 """Bytes at the peak for each unit of work."""
+UNSEEN_TYPES = 200.0
+"""Row types of a public table: a plan does not say how many different rows it has."""
 
 
-def resources(plan: Plan, mechanisms: Mapping[str, str]) -> tuple[float, float]:
-    """Return processor seconds and bytes at the peak of a fit and one copy."""
-    done = astuple(work(plan, mechanisms))
-    return (
-        sum(a * b for a, b in zip(done, astuple(SECONDS), strict=True)),
-        sum(a * b for a, b in zip(done, astuple(BYTES), strict=True)),
-    )
-
-
-def work(plan: Plan, mechanisms: Mapping[str, str]) -> Work:
-    """Add up what there is to do."""
-    values = tree_cells = rounds = found = whole = sliced = 0.0
+def work(plan: Plan, mechanisms: Mapping[str, str], told: Mapping[Relation, Sequence[Workload]]) -> Work:
+    """Add up what there is to do; ``told`` are the components of each relation that counts would tell something of."""
+    values = tree_cells = rounds = sets = counted = cells = whole = sliced = 0.0
     for table, mechanism in mechanisms.items():
         sizes = [codes(plan, table, c) for c in model_columns(plan, table)]
         values += _rows(plan, table) * (len(plan.table[table].columns) + len(sizes))
@@ -168,18 +195,20 @@ def work(plan: Plan, mechanisms: Mapping[str, str]) -> Work:
             tree_cells += (sum(sizes) ** 2 - sum(s * s for s in sizes)) / 2
         elif mechanism in ("aim", "auto"):
             rounds += len(sizes) * pairs
-    for relation in relations(plan):
-        if not is_learned(plan, relation):
-            continue
+    for relation, components in told.items():
         left, right = varying(plan, relation)
-        sets, links = len(left) * len(right), _rows(plan, relation.table)
-        types = min(math.prod(left.values()), links) * min(math.prod(right.values()), links)
-        found += 1
-        if types <= WHOLE_CELLS:
-            whole += types * sets
+        links, target = _rows(plan, relation.table), plan.database[relation.table].key[relation.key].target
+        others = _rows(plan, target) if target in plan.promise.private else UNSEEN_TYPES
+        types = min(math.prod(left.values()), links), min(math.prod(right.values()), others)
+        size = {**left, **right}
+        sets += len(left) * len(right)
+        counted += links * len(left) * len(right)
+        cells += sum(math.prod(size[c] for c in t.columns) for t in components)
+        if math.prod(types) <= WHOLE_CELLS:
+            whole += math.prod(types) * len(components)
         else:
-            sliced += links * sets
-    return Work(1.0, values, tree_cells, rounds, found, whole, sliced, float(sliced > 0))
+            sliced += links * min(types[1], math.isqrt(SLICE_CELLS)) * len(components)
+    return Work(1.0, values, tree_cells, rounds, sets, counted, cells, whole, sliced, float(sliced > 0))
 
 
 def _rows(plan: Plan, table: str) -> float:

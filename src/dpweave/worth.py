@@ -223,21 +223,21 @@ def _typical(sizes: Iterable[int]) -> float:
     return math.exp(sum(logs) / len(logs))
 
 
-def moved(plan: Plan, view: View, columns: tuple[str, ...]) -> float:
+def moved(plan: Plan, view: View, columns: tuple[str, ...], *, times: float = 1.0) -> float:
     """What noise has to hide of one unit in counts over ``columns``: all that it can move, or its length where counts are centred.
 
-    That length is of evenly spread values (:func:`dpweave.links.centred.clip_for`).
+    That length is of evenly spread values (:func:`dpweave.links.centred.clip_for`). ``times`` asks for units that may own so many times as much.
     """
-    most = max(movement(plan.promise, view, columns, unit).l2 for unit in plan.promise.protected)
+    most = times * max(movement(plan.promise, view, columns, unit).l2 for unit in plan.promise.protected)
     own = [c for c in columns if not view.attribute[c].path]
     units = units_of(plan.promise, view) if own and is_centred(plan, view.base) else None
     if units is None or not units.hold(columns) or not units.shared.issuperset(c for c in columns if c not in own):
         return most
     cells = math.prod(codes(plan, view.base, view.attribute[c].column) for c in own)
-    return min(most, clip_for(many(plan, view.base), 1 / cells))
+    return min(most, clip_for(many(plan, view.base, times=times), 1 / cells))
 
 
-def many(plan: Plan, table: str) -> float:
-    """About how many rows of ``table`` a large unit has."""
-    rows = plan.promise.owned_rows(plan.promise.root(table), table)
+def many(plan: Plan, table: str, *, times: float = 1.0) -> float:
+    """About how many rows of ``table`` a large unit has, if bounds are ``times`` as high."""
+    rows = max(round(times * plan.promise.owned_rows(plan.promise.root(table), table)), 1)
     return Units(rows, frozenset(), mean=seen_rows(plan, table) / seen_rows(plan, plan.promise.root(table))).many

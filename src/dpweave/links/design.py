@@ -57,6 +57,8 @@ COMPONENTS = 60_000
 MOST_CLIQUES = 500
 """Cliques that are measured at most: the largest shares."""
 
+SILENT = 1e-3
+"""Precision of the counts, in units of the prior's, below which a component is left at nothing: it would stay there anyway."""
 _SMALLEST_SHARE = 0.2
 """Part of an even share below which a clique is left out. Small cliques need small shares and may be all there is of a column."""
 _STEPS = 400
@@ -300,6 +302,8 @@ class Prediction:
     learned: float
     cliques: tuple[tuple[Columns, float], ...]
     """What would be measured, with its share of the budget, largest first."""
+    heard: tuple[Workload, ...] = ()
+    """Components that the counts would tell something of."""
 
     @property
     def order(self) -> int:
@@ -352,6 +356,7 @@ def predict_error(
         float(design.errors(variance, np.zeros_like(told)).mean()),
         float(design.errors(variance, told).mean()),
         tuple((asked[i], float(shares[i])) for i in order),
+        tuple(t for t, v, p in zip(design.components, variance, told, strict=True) if v * p >= SILENT),
     )
 
 
@@ -363,12 +368,12 @@ def recommend_degree(
     rho: float,
     rows: float,
     links: float,
-    per_link: float = 1.0,
+    l2: Callable[[int], float] = float,
 ) -> int:
     r"""Bound on links per protected row that should give the smallest error, from approximate sizes alone.
 
-    Degrees are taken as geometric with mean ``links/rows``. Under the bound d a row keeps min(D, d) links and moves counts
-    by ``per_link`` d: fewer links keep noise away, more links keep the sampling error small, whose variance of
+    Degrees are taken as geometric with mean ``links/rows``. Under the bound d a row keeps min(D, d) links, and noise has to hide
+    ``l2`` of d: fewer links keep noise away, more links keep the sampling error small, whose variance of
     1/m per coefficient is added to that of the noise.
     """
     mean = max(links / max(rows, 1.0), 1e-9)
@@ -381,8 +386,9 @@ def recommend_degree(
         if not design.cliques:
             return 1
         variance = np.array([default_variance(t, links) for t in design.components])
-        shares = design.solve(variance, [per_link * bound] * len(design.cliques), rho=rho, links=seen)
-        told = design.precision(shares, [per_link * bound] * len(design.cliques), rho=rho, links=seen)
+        hidden = [l2(bound)] * len(design.cliques)
+        shares = design.solve(variance, hidden, rho=rho, links=seen)
+        told = design.precision(shares, hidden, rho=rho, links=seen)
         error = float(design.errors(variance, 1 / (1 / np.maximum(told, 1e-300) + 1 / seen)).mean())
         if error < least * (1 - 1e-3):
             best, least = bound, error

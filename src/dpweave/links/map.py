@@ -33,7 +33,7 @@ from dpweave.links.bags import FIRST
 from dpweave.links.base import LinkProblem, LinkResult
 from dpweave.links.centred import Centred
 from dpweave.links.degrees import UNKNOWN, Degrees
-from dpweave.links.design import default_variance
+from dpweave.links.design import SILENT, default_variance
 from dpweave.links.drawing import draw_links
 from dpweave.links.prior import prior_variances
 from dpweave.links.scene import Scene, Stage, along
@@ -51,8 +51,6 @@ if TYPE_CHECKING:
 _ITERATIONS = 300
 _ENOUGH = 1e-5
 """A step that lowers the objective by less than this share of it is the last: far less than noise moves it by."""
-_SILENT = 1e-3
-"""Precision of the counts, in units of the prior's, below which a component is left at nothing: it would stay there anyway."""
 
 
 @dataclass(frozen=True)
@@ -399,7 +397,7 @@ def _maximise(stage: Stage, variance: Mapping[Workload, Lean]) -> LinkFit:
     """Minimise the objective by L-BFGS from independent wiring."""
     from scipy.optimize import minimize
 
-    heard = stage.heard({t: max(lean) for t, lean in variance.items()}, least=_SILENT)
+    heard = stage.heard({t: max(lean) for t, lean in variance.items()}, least=SILENT)
     if not heard:
         return LinkFit(stage.scene.problem.shape, {}, 0, converged=True)
     tables = {s: t for s, t in stage.tables.items() if t.blur is None or not set(heard).isdisjoint(stage.told(s))}
