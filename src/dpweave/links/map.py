@@ -37,7 +37,7 @@ from dpweave.links.design import SILENT, default_variance
 from dpweave.links.drawing import draw_links
 from dpweave.links.prior import prior_variances
 from dpweave.links.scene import Scene, Stage, along
-from dpweave.links.types import LinkOperator, RowTypes
+from dpweave.links.types import Layout, LinkOperator, RowTypes
 from dpweave.links.workload import Workload
 from dpweave.privacy.accounting import split
 
@@ -109,15 +109,16 @@ class LinkFit:
         """The logarithm of that, up to a constant which is the same for all types."""
         if not self.theta:
             return np.zeros((left.count, right.count))
-        return LinkOperator(left, right, tuple(self.theta)).laid_out(self._stacked)
+        return LinkOperator(left, right, self._layout).laid_out(self._stacked)
+
+    @cached_property
+    def _layout(self) -> Layout:
+        return Layout.of(tuple(self.theta), self.shape, self.shape)
 
     @cached_property
     def _stacked(self) -> FloatArray:
         """θ in the matrix of answers, which is the same for all rows."""
-        none = np.zeros(0, dtype=np.int64)
-        left, right = (RowTypes.each_row(dict.fromkeys(c, none), c, shape=self.shape) for c in (self.left, self.right))
-        operator = LinkOperator(left, right, tuple(self.theta))
-        return operator.stack(self.theta)
+        return self._layout.stack(self.theta)
 
 
 @dataclass(frozen=True)
@@ -418,7 +419,7 @@ def _maximise(stage: Stage, variance: Mapping[Workload, Lean]) -> LinkFit:
 
     def spread(theta: FloatArray) -> tuple[FloatArray, FloatArray]:
         mass = given if slack is None else slack.move(given, theta)
-        p = base + operator.adjoint(theta)
+        p = base + operator.laid_out(theta)
         p -= p.max(axis=axis, keepdims=True)
         np.exp(p, out=p)
         p *= mass / p.sum(axis=axis, keepdims=True)
@@ -429,7 +430,7 @@ def _maximise(stage: Stage, variance: Mapping[Workload, Lean]) -> LinkFit:
         leans = place.deviations(z)
         p, mass = spread(place.stacked(leans))
         off = stage.links * (times * operator.histogram(p) + unseen) - target
-        pull = operator.adjoint(times * precision * off * stage.links)
+        pull = operator.laid_out(times * precision * off * stage.links)
         mean = (p * pull).sum(axis=axis, keepdims=True) / mass
         pull -= mean
         pull *= p

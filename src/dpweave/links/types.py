@@ -8,9 +8,10 @@ pairs of row types, each standing for ``multiplicity`` pairs of rows.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -139,14 +140,78 @@ def _compressed(number: IntArray, span: int) -> tuple[IntArray, IntArray]:
     return (np.cumsum(times > 0) - 1)[number], times[times > 0]
 
 
+class Group(NamedTuple):
+    """Left column sets that stand next to each other in the matrix of answers: its ``rows``, and the first ``end`` of its columns."""
+
+    sets: tuple[Columns, ...]
+    rows: slice
+    end: int
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the answers of workloads lie in one matrix, with a block row per distinct left column set and a block column per right one.
+
+    Pairs of columns of one side go with single ones of the other, so that most blocks belong to no workload. Right sets with most partners come first, and left
+    sets that need about as many of them are put together: what lies beyond is never computed.
+    """
+
+    workloads: tuple[Workload, ...]
+    shape: tuple[int, int]
+    blocks: Mapping[Workload, tuple[slice, slice]]
+    groups: tuple[Group, ...]
+    right_sets: tuple[Columns, ...]
+
+    @classmethod
+    def of(cls, workloads: Sequence[Workload], left: Mapping[str, int], right: Mapping[str, int]) -> Layout:
+        """Lay out the answers of ``workloads`` over columns of these sizes."""
+        partners: dict[Columns, int] = {}
+        for w in workloads:
+            partners[w.right] = partners.get(w.right, 0) + 1
+        columns, end = {}, 0
+        for others in sorted(partners, key=lambda others: -partners[others]):
+            columns[others] = slice(end, end + math.prod(right[c] for c in others))
+            end = columns[others].stop
+        need: dict[Columns, int] = {}
+        for w in workloads:
+            need[w.left] = max(need.get(w.left, 0), columns[w.right].stop)
+        levels: dict[int, list[Columns]] = {}
+        for own, most in need.items():
+            levels.setdefault(int(math.log2(end / most)), []).append(own)
+        rows, groups, top = {}, [], 0
+        for sets in levels.values():
+            start = top
+            for own in sets:
+                rows[own] = slice(top, top + math.prod(left[c] for c in own))
+                top = rows[own].stop
+            groups.append(Group(tuple(sets), slice(start, top), max(need[own] for own in sets)))
+        blocks = {w: (rows[w.left], columns[w.right]) for w in workloads}
+        return cls(tuple(workloads), (top, end), blocks, tuple(groups), tuple(columns))
+
+    @cached_property
+    def mask(self) -> FloatArray:
+        """1 in the blocks of workloads, 0 elsewhere."""
+        mask = np.zeros(self.shape)
+        for block in self.blocks.values():
+            mask[block] = 1.0
+        return mask
+
+    def stack(self, answers: Mapping[Workload, Any]) -> FloatArray:
+        """Put one array per workload, of any shape with the right number of cells, into the matrix of answers."""
+        stacked = np.zeros(self.shape)
+        for workload, values in answers.items():
+            block = self.blocks[workload]
+            stacked[block] = np.asarray(values, dtype=np.float64).reshape(stacked[block].shape)
+        return stacked
+
+
 class LinkOperator:
     r"""The queries of ``workloads`` as linear maps between pairs of row types and answers.
 
     For workload w with cells :math:`u_i` of left types and :math:`v_j` of right types, :math:`(\hat{\mathbf Q} b)_w` is
     the histogram of b over :math:`(u_i, v_j)` and :math:`(\hat{\mathbf Q}^T r)_{ij} = \sum_w r_w[u_i, v_j]`.
 
-    All answers live in **one** matrix with a block row per distinct left column set and a block column per distinct
-    right one, so that :math:`\hat{\mathbf Q} b` is two matrix products :math:`U^T M V` with one-hot U and V; blocks
+    All answers live in **one** matrix (:class:`Layout`), so that :math:`\hat{\mathbf Q} b` is two matrix products :math:`U^T M V` with one-hot U and V; blocks
     that belong to no workload are zero. ``blocks[w]`` cuts the answers of w out of it.
 
     ``multiplicity`` is the number of pairs of rows that a pair of types stands for. It is the product of the two
@@ -155,42 +220,64 @@ class LinkOperator:
     """
 
     def __init__(
-        self, left: RowTypes, right: RowTypes, workloads: Sequence[Workload], *, multiplicity: FloatArray | None = None
+        self,
+        left: RowTypes,
+        right: RowTypes,
+        workloads: Sequence[Workload] | Layout,
+        *,
+        multiplicity: FloatArray | None = None,
     ) -> None:
         self.left = left
         self.right = right
-        self.workloads = tuple(workloads)
-        if multiplicity is None:
-            multiplicity = np.multiply.outer(left.multiplicity, right.multiplicity).astype(np.float64)
-        if multiplicity.shape[-2:] != (left.count, right.count):
+        if not isinstance(workloads, Layout):
+            workloads = Layout.of(workloads, *(dict(zip(t.columns, t.shape, strict=True)) for t in (left, right)))
+        self.layout = workloads
+        self.workloads, self.blocks = workloads.workloads, workloads.blocks
+        if multiplicity is not None and multiplicity.shape[-2:] != (left.count, right.count):
             raise UsageError(f"multiplicity {multiplicity.shape} for {left.count} × {right.count} types")
-        self.multiplicity = multiplicity
-        self._u, rows = _one_hot(left, dict.fromkeys(w.left for w in self.workloads))
-        self._v, others = _one_hot(right, dict.fromkeys(w.right for w in self.workloads))
-        self._u_transposed, self._v_transposed = _transposed(self._u), _transposed(self._v)
-        self.blocks: dict[Workload, tuple[slice, slice]] = {w: (rows[w.left], others[w.right]) for w in self.workloads}
-        # The product that contracts the larger type axis with the narrower one-hot matrix first does less work.
-        narrow_right = left.count * self._v.shape[1] <= right.count * self._u.shape[1]
-        self._right_first = narrow_right
+        self._multiplicity = multiplicity
+        self._v = _one_hot(right, self.layout.right_sets)
+        self._u = [_one_hot(left, group.sets) for group in self.layout.groups]
+        # Either side's types may be summed up first; that which leaves less to do for the other one is.
+        groups, others = self.layout.groups, len(self.layout.right_sets)
+        right_first = left.count * (right.count * others + sum(len(g.sets) * g.end for g in groups))
+        left_first = right.count * (left.count * sum(len(g.sets) for g in groups) + self.layout.shape[0] * others)
+        self._right_first = right_first <= left_first
+
+    @cached_property
+    def multiplicity(self) -> FloatArray:
+        """Pairs of rows that each pair of types stands for."""
+        if self._multiplicity is not None:
+            return self._multiplicity
+        return np.multiply.outer(self.left.multiplicity, self.right.multiplicity).astype(np.float64)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of ``b``: left and right number of types, behind the layers where there are any."""
         return self.multiplicity.shape
 
-    @cached_property
+    @property
     def mask(self) -> FloatArray:
         """1 in the blocks of workloads, 0 elsewhere."""
-        mask = np.zeros((self._u.shape[1], self._v.shape[1]))
-        for block in self.blocks.values():
-            mask[block] = 1.0
-        return mask
+        return self.layout.mask
+
+    @cached_property
+    def _transposed(self) -> tuple[Any, list[Any]]:
+        return _transposed(self._v), [_transposed(u) for u in self._u]
+
+    @cached_property
+    def _needed(self) -> list[Any]:
+        """Of the right one-hot matrix, the columns that each group needs."""
+        return [self._v[:, : g.end] for g in self.layout.groups]
 
     def histogram(self, mass: FloatArray) -> FloatArray:
         """Answers of a total ``mass`` per pair of types."""
-        ut, vt = self._u_transposed, self._v_transposed
-        full = ut @ (vt @ mass.T).T if self._right_first else (vt @ (ut @ mass).T).T
-        return np.asarray(full) * self.mask
+        out, (vt, uts) = np.zeros(self.layout.shape), self._transposed
+        between = (vt @ mass.T).T if self._right_first else None
+        for (_, rows, end), ut in zip(self.layout.groups, uts, strict=True):
+            found = (vt[:end] @ (ut @ mass).T).T if between is None else ut @ between[:, :end]
+            np.multiply(found, self.mask[rows, :end], out=out[rows, :end])
+        return out
 
     def apply(self, b: FloatArray) -> FloatArray:
         r""":math:`\hat{\mathbf Q} b` where each pair of rows of a pair of types has the value ``b``."""
@@ -207,16 +294,18 @@ class LinkOperator:
     def laid_out(self, r: FloatArray) -> FloatArray:
         """The same of answers that are nothing outside the blocks of workloads, as those of :meth:`stack` are."""
         if self._right_first:
-            return np.asarray((self._v @ (self._u @ r).T).T)
-        return np.asarray(self._u @ (self._v @ r.T).T)
+            between = np.zeros((self.left.count, self.layout.shape[1]))
+            for (_, rows, end), u in zip(self.layout.groups, self._u, strict=True):
+                between[:, :end] += u @ r[rows, :end]
+            return np.asarray((self._v @ between.T).T)
+        out = np.zeros((self.left.count, self.right.count))
+        for (_, rows, end), u, v in zip(self.layout.groups, self._u, self._needed, strict=True):
+            out += u @ (v @ r[rows, :end].T).T
+        return out
 
     def stack(self, answers: Mapping[Workload, Any]) -> FloatArray:
-        """Put one array per workload, of any shape with the right number of cells, into the matrix of answers."""
-        stacked = np.zeros_like(self.mask)
-        for workload, values in answers.items():
-            block = self.blocks[workload]
-            stacked[block] = np.asarray(values, dtype=np.float64).reshape(stacked[block].shape)
-        return stacked
+        """Put one array per workload into the matrix of answers; see :meth:`Layout.stack`."""
+        return self.layout.stack(answers)
 
     def unstack(self, stacked: FloatArray) -> dict[Workload, FloatArray]:
         """Take the matrix of answers apart: one two-dimensional array (left cells × right cells) per workload."""
@@ -241,13 +330,11 @@ def _transposed(matrix: Any) -> Any:
     return np.ascontiguousarray(matrix.T) if isinstance(matrix, np.ndarray) else matrix.T.tocsr()
 
 
-def _one_hot(types: RowTypes, sets: Mapping[Columns, None]) -> tuple[Any, dict[Columns, slice]]:
+def _one_hot(types: RowTypes, sets: Sequence[Columns]) -> Any:
     """One block of columns per column set, with a 1 where a type has that combination of values."""
-    where: dict[Columns, slice] = {}
     hot, width = [], 0
     for columns in sets:
         at, size = types.cells(columns)
-        where[columns] = slice(width, width + size)
         hot.append(at + width)
         width += size
     rows = np.tile(np.arange(types.count), len(hot))
@@ -255,7 +342,7 @@ def _one_hot(types: RowTypes, sets: Mapping[Columns, None]) -> tuple[Any, dict[C
     if width <= _DENSE_WIDTH * max(len(hot), 1):
         dense = np.zeros((types.count, width))
         dense[rows, at] = 1.0
-        return dense, where
+        return dense
     from scipy import sparse
 
-    return sparse.csr_array((np.ones(len(at)), (rows, at)), shape=(types.count, width)), where
+    return sparse.csr_array((np.ones(len(at)), (rows, at)), shape=(types.count, width))
