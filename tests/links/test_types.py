@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpweave.errors import UsageError
-from dpweave.links.types import LinkOperator, RowTypes
+from dpweave.links.types import Layout, LinkOperator, RowTypes
 from dpweave.links.workload import Workload, answers_from_matrix, cross_workloads
 from tests.links.random_relations import Relation, random_relation
 
@@ -73,6 +73,36 @@ def test_wide_domains_take_the_sparse_path_with_the_same_result() -> None:
         np.concatenate([x.ravel() for x in full.unstack(full.apply(value)).values()]), explicit, atol=1e-12
     )
     assert collapsed.shape[1] == 4
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_workloads_in_any_order_agree_with_the_oracle(seed: int) -> None:
+    """Blocks that belong to no workload are not computed, whichever side is summed up first."""
+    rng = np.random.default_rng(seed)
+    rows = (60, 4) if seed % 2 else (4, 60)
+    relation = random_relation(
+        seed=seed, left_rows=rows[0], right_rows=rows[1], links=20, left_shape=(3, 30, 4), right_shape=(2, 40, 3)
+    )
+    every = cross_workloads(list(relation.left), list(relation.right), k=int(rng.integers(2, 5)))
+    every = (*every, Workload((), ("r1",)), Workload(("l1", "l2"), ()))
+    chosen = tuple(every[i] for i in rng.permutation(len(every))[: rng.integers(1, len(every) + 1)])
+    _, full = operators(relation, chosen)
+    value = rng.random(full.shape)
+    found = full.unstack(full.apply(value))
+    explicit = full.explicit()
+    np.testing.assert_allclose(np.concatenate([x.ravel() for x in found.values()]), explicit @ value.ravel(), atol=1e-9)
+    r = {w: rng.normal(size=x.shape) for w, x in found.items()}
+    back = explicit.T @ np.concatenate([x.ravel() for x in r.values()])
+    np.testing.assert_allclose(full.laid_out(full.stack(r)).ravel(), back, atol=1e-9)
+
+
+def test_most_of_the_matrix_of_answers_is_never_computed() -> None:
+    """Of three columns at a time, pairs of one side go with single columns of the other."""
+    sizes = [{f"{side}{i}": 8 for i in range(6)} for side in "lr"]
+    layout = Layout.of(cross_workloads(list(sizes[0]), list(sizes[1]), k=3), *sizes)
+    computed = sum((g.rows.stop - g.rows.start) * g.end for g in layout.groups)
+    assert layout.mask.sum() <= computed < 0.15 * layout.mask.size
+    assert set(layout.blocks) == set(layout.workloads)
 
 
 def test_stack_and_unstack_are_inverse() -> None:
