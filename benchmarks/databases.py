@@ -254,7 +254,7 @@ def oulad_facts(real: Mapping[str, pa.Table], db: Mapping[str, pa.Table]) -> dic
         pair = (Attribute("final_result"), Attribute(column, ("id_student",)))
         joint = [_joint(c, "enrolment", pair) for c in coded]
         seen = np.outer(joint[0].sum(axis=1) > 0, joint[0].sum(axis=0) > 0)
-        strength = [measures.cramers_v(np.where(seen, j, 0.0)) for j in joint]
+        strength = [measures.cramers_v(np.where(seen, j, 0.0), like=joint[0]) for j in joint]
         out[f"final_result ~ {column}"] = strength[1] / strength[0]
     eta = [_eta(t["student_assessment"]["score"], c) for t, c in zip((real, db), coded, strict=True)]
     out["score ~ assessment_type"] = eta[1] / eta[0]

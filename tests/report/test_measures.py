@@ -71,6 +71,15 @@ def test_cramers_v_is_scipys() -> None:
     assert measures.cramers_v(np.diag([3.0, 4.0, 5.0])) == pytest.approx(1.0)
     assert measures.cramers_v(np.array([[3.0, 0.0], [4.0, 0.0]])) == 0.0
     assert measures.cramers_v(np.zeros((2, 2))) == 0.0
+    assert measures.cramers_v(np.zeros((0, 2))) == 0.0
+
+
+def test_a_copy_that_lacks_a_rare_value_is_not_stronger_for_it() -> None:
+    real = np.array([[400.0, 100, 1], [100, 400, 0], [200, 200, 1]])
+    copy = real * [1, 1, 0]
+    assert measures.cramers_v(copy) > 1.3 * measures.cramers_v(real)
+    assert measures.cramers_v(copy, like=real) == pytest.approx(measures.cramers_v(real), rel=0.01)
+    assert measures.cramers_v(np.zeros((3, 3)), like=real) == 0.0
 
 
 @pytest.mark.parametrize("share", [0.0, 0.25, 0.5, 1.0])

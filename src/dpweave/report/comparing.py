@@ -298,7 +298,7 @@ def associated(
                 _name(real, crossing.base, a),
                 _name(real, crossing.base, b),
                 measures.cramers_v(joint[REAL]),
-                measures.cramers_v(joint[SYNTHETIC]),
+                measures.cramers_v(joint[SYNTHETIC], like=joint[REAL]),
                 {n: measures.retention([joint[REAL]], [joint[n]]) for n in shown},
             )
         )

@@ -78,18 +78,26 @@ def standardised_residuals(joint: FloatArray) -> FloatArray:
     return np.where(expected > 0, (shares - expected) / scale, 0.0)
 
 
-def cramers_v(joint: FloatArray) -> float:
-    r"""Cramér's :math:`V = \sqrt{\varphi^2 / (\min(r, c) - 1)}` over occupied rows and columns, from 0 to 1."""
-    occupied = joint[joint.sum(axis=1) > 0][:, joint.sum(axis=0) > 0]
-    least = min(occupied.shape) - 1 if occupied.size else 0
-    if least < 1:
+def cramers_v(joint: FloatArray, *, like: FloatArray | None = None) -> float:
+    r"""Cramér's :math:`V = \sqrt{\varphi^2 / (\min(r, c) - 1)}` over occupied rows and columns, from 0 to 1.
+
+    To be compared with the V of another table, r and c are counted in that one, ``like``: a copy that lacks a rare value would otherwise seem
+    to be up to :math:`\sqrt 2` times as strong, and one with a value too many weaker.
+    """
+    occupied, other = _occupied(joint), _occupied(joint if like is None else like)
+    least = min(other.shape) - 1
+    if least < 1 or not occupied.size:
         return 0.0
     return float(np.sqrt((standardised_residuals(occupied) ** 2).sum() / least))
 
 
+def _occupied(joint: FloatArray) -> FloatArray:
+    return np.asarray(joint[joint.sum(axis=1) > 0][:, joint.sum(axis=0) > 0])
+
+
 def is_associated(counts: FloatArray) -> bool:
     r"""Whether :math:`\chi^2` lies clearly (three standard deviations) above what independence gives: df ± √(2 df)."""
-    occupied = counts[counts.sum(axis=1) > 0][:, counts.sum(axis=0) > 0]
+    occupied = _occupied(counts)
     if not occupied.size:
         return False
     freedom = (occupied.shape[0] - 1) * (occupied.shape[1] - 1)
