@@ -278,7 +278,7 @@ def test_the_ledger_tells_who_spent_what_and_what_is_left(call, fitted, tmp_path
     after = valid("ledger", call("ledger", ledger, "--cap-epsilon", "3", "--json")[1])["databases"][name]
     assert after["cap"] == {"epsilon": 3.0, "delta": 1e-6}
     assert after["tables"]["patients"]["rho_left"] > 0
-    assert re.search(r"patients .* epsilon [0-9.]+ left", call("ledger", ledger)[1])
+    assert re.search(r"patients .* up to [0-9.]+ left", call("ledger", ledger)[1])
 
 
 def test_report_and_run_write_a_page(call, fitted, tmp_path, monkeypatch):

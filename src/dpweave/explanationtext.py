@@ -124,7 +124,8 @@ def _noise_words(name: str, sigmas: Sequence[float]) -> str:
     if not sigmas:
         return "as declared" if name.startswith(DECLARED) else "chosen later"
     low, high = short(min(sigmas)), short(max(sigmas))
-    return f"± {low}" if low == high else f"± {low} to {high}"
+    words = f"± {low}" if low == high else f"± {low} to {high}"
+    return words if len(words) <= 16 else f"± up to {high}"
 
 
 def _budget_lines(e: Explanation) -> Iterable[tuple[str, float, float, list[float]]]:
@@ -223,16 +224,18 @@ def _resources(e: Explanation) -> str:
 def duration(seconds: float) -> str:
     """Write a time in words.
 
-    >>> duration(3.2), duration(200), duration(9000)
-    ('3 seconds', '3 minutes', '2.5 hours')
+    >>> duration(3.2), duration(200), duration(9000), duration(1e7)
+    ('3 seconds', '3 minutes', '2.5 hours', '116 days')
     """
     if seconds < 90:
         return f"{max(math.ceil(seconds - 0.5), 2)} seconds"
-    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} minutes"
+    return f"{seconds / 3600:.1f} hours" if seconds < 2 * 86400 else f"{seconds / 86400:,.0f} days"
 
 
 def _bytes(count: float) -> str:
-    return f"{count / 1e6:.0f} MB" if count < 1e9 else f"{count / 1e9:.1f} GB"
+    return f"{count / 1e6:.0f} MB" if count < 1e9 else f"{count / 1e9:,.1f} GB"
 
 
 def _warnings(e: Explanation) -> str:

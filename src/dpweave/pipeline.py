@@ -31,7 +31,7 @@ from dpweave.links.evidence import describe
 from dpweave.links.map import MAP
 from dpweave.links.popularity import MOST_TARGETS, popularity, share_for
 from dpweave.model import Model, degree_counts, repetitions
-from dpweave.privacy.accounting import Budget, subtract
+from dpweave.privacy.accounting import Budget, Cost, subtract
 from dpweave.privacy.curator import Curator, CuratorWindow
 from dpweave.privacy.noise import InsecureNoise
 from dpweave.privacy.release import certify
@@ -107,7 +107,15 @@ def fit(
         plan.require(opened.catalogue)
         opened.declare(plan.database)
         limit = Budget(allocation.rho, allocation.spent_delta)
-        book = begin(ledger, database=opened.name, limit=limit, tables=plan.protect, delta=delta, label=label)
+        book = begin(
+            ledger,
+            database=opened.name,
+            limit=limit,
+            tables=plan.protect,
+            delta=delta,
+            elsewhere=sum(declared_costs(plan).values(), Cost.zero()),
+            label=label,
+        )
         noise = None if insecure_seed is None else InsecureNoise(insecure_seed)
         curator = Curator(opened, plan.promise, ledger=book, noise=noise)
         with report.step("check files, keys and bounds"):

@@ -120,7 +120,7 @@ def database_words(name: str, found: DatabaseSummary, delta: float) -> str:
     lines.append(f"  {'table':<30} {'rho':>10} {'epsilon':>10}  at delta {delta:g}")
     for table, t in content["tables"].items():
         epsilon = "–" if t["epsilon"] is None else f"{t['epsilon']:.4g}"
-        left = "" if found.cap is None else f"  epsilon {found.affordable((table,), delta=delta):.3g} left"
+        left = "" if found.cap is None else f"  up to {found.affordable((table,), delta=delta):.3g} left"
         lines.append(f"  {table[:30]:<30} {t['rho']:>10.4g} {epsilon:>10}{left}")
     for r in content["runs"]:
         who = f" by {r['label']}" if r["label"] else ""

@@ -41,19 +41,21 @@ class DatabaseSummary:
             raise UsageError(f"delta is {delta:g}, but table {table!r} has spent {spent:g} of it; give a larger delta")
         return epsilon_of_rho(self.total.rho.get(table, 0.0), delta=left)
 
-    def affordable(self, tables: Sequence[str], *, delta: float, spent_delta: float = 0.0) -> float:
+    def affordable(
+        self, tables: Sequence[str], *, delta: float, spent_delta: float = 0.0, elsewhere: float = 0.0
+    ) -> float:
         r"""Return the largest ε, to three digits, that one more run at ``delta`` may ask for under the cap; 0 if there is none.
 
         If the run spends ``spent_delta`` on thresholds, the cap leaves
         :math:`\rho = \rho(\varepsilon_{cap}, \delta_{cap} - \delta_{spent}) - \rho_{spent}`, and the rest of the run's δ
-        converts that into its ε.
+        converts that into its ε. No run is possible that leaves no more than the ρ that tables made ``elsewhere`` declare.
         """
         if self.cap is None:
             return math.inf
         rho = min(self.cap.left(self.total + Cost({}, {table: spent_delta}), table).rho for table in tables)
-        if not rho > 0:
+        epsilon = epsilon_of_rho(rho, delta=subtract(delta, spent_delta)) if rho > elsewhere else 0.0
+        if not epsilon > 0:
             return 0.0
-        epsilon = epsilon_of_rho(rho, delta=subtract(delta, spent_delta))
         step = 10.0 ** (math.floor(math.log10(epsilon)) - 2)
         return math.floor(epsilon / step * (1 - 1e-9)) * step
 
@@ -79,9 +81,19 @@ def read(path: Path | str) -> LedgerSummary:
 
 
 def begin(
-    path: Path | str | None, *, database: str, limit: Budget, tables: Sequence[str], delta: float, label: str | None
+    path: Path | str | None,
+    *,
+    database: str,
+    limit: Budget,
+    tables: Sequence[str],
+    delta: float,
+    elsewhere: Cost,
+    label: str | None,
 ) -> Ledger:
-    """Begin a run that may spend ``limit``, which was made from some ε and ``delta``; a refusal says which ε the cap leaves."""
+    """Begin a run that may spend ``limit``, which was made from some ε and ``delta``; a refusal says which ε the cap leaves.
+
+    Tables made ``elsewhere`` are a part of the limit.
+    """
     try:
         return Ledger.open(path, database=database, limit=limit, tables=tables, label=label)
     except LedgerError:
@@ -90,6 +102,7 @@ def begin(
         found = None if path is None else read(path).databases.get(database)
         if found is None or found.cap is None:
             raise
-        left = found.affordable(tables, delta=delta, spent_delta=limit.delta)
+        declared = max(elsewhere.rho.values(), default=0.0)
+        left = found.affordable(tables, delta=delta, spent_delta=limit.delta, elsewhere=declared)
         hint = f"ask for epsilon {left:g} or less" if left else "it leaves nothing"
         raise BudgetError(f"{refusal}; {hint} at delta {delta:g}") from None

@@ -103,6 +103,7 @@ def test_most_of_the_matrix_of_answers_is_never_computed() -> None:
     computed = sum((g.rows.stop - g.rows.start) * g.end for g in layout.groups)
     assert layout.mask.sum() <= computed < 0.15 * layout.mask.size
     assert set(layout.blocks) == set(layout.workloads)
+    assert Layout.of([Workload(("a",), ("b",))], {"a": 2}, {"b": 0}).shape == (2, 0)
 
 
 def test_stack_and_unstack_are_inverse() -> None:

@@ -21,7 +21,7 @@ from dpweave.errors import BudgetError, LedgerError, UsageError
 from dpweave.privacy import ledger as module
 from dpweave.privacy.accounting import Budget, Cost, epsilon_of_rho, rho_of_epsilon, split, subtract
 from dpweave.privacy.ledger import Cap, Ledger, set_cap
-from dpweave.spending import read
+from dpweave.spending import DatabaseSummary, read
 
 LIMIT = Budget(1.0, 1e-6)
 
@@ -604,3 +604,18 @@ def test_memory_ledgers_are_apart() -> None:
     one.charge(users(1.0), what={})
     two.charge(users(1.0), what={})
     assert len(one.entries) == 2
+
+
+@pytest.mark.parametrize("remains", [0.0, 1e-18, 1e-13, 1e-9, 1e-4, 0.02])
+@pytest.mark.parametrize("delta", [1e-7, 1e-6, 0.5])
+def test_what_a_cap_leaves_can_be_asked_for_and_no_more(remains: float, delta: float) -> None:
+    cap = Cap(1.0, 1e-6)
+    most = cap.left(Cost.zero(), "users").rho
+    summary = DatabaseSummary(Cost({"users": subtract(most, remains)}, {}), cap, ())
+    for spent_delta in (0.0, 3e-8):
+        left = summary.affordable(["users"], delta=delta, spent_delta=spent_delta)
+        if left:
+            rho = rho_of_epsilon(left, delta=subtract(delta, spent_delta))
+            assert cap.allows(summary.total + Cost({"users": rho}, {"users": spent_delta}), "users")
+    assert summary.affordable(["users"], delta=delta, elsewhere=most) == 0.0
+    assert DatabaseSummary(summary.total, None, ()).affordable(["users"], delta=delta) == math.inf

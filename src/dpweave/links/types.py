@@ -177,7 +177,7 @@ class Layout:
             need[w.left] = max(need.get(w.left, 0), columns[w.right].stop)
         levels: dict[int, list[Columns]] = {}
         for own, most in need.items():
-            levels.setdefault(int(math.log2(end / most)), []).append(own)
+            levels.setdefault(int(math.log2(max(end, 1) / max(most, 1))), []).append(own)
         rows, groups, top = {}, [], 0
         for sets in levels.values():
             start = top
