@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dpweave.links.bags import marginals
 from dpweave.model import release_to_dict
 from dpweave.privacy.release import Measured, Release
 from dpweave.report.estimates import (
@@ -23,7 +24,7 @@ from dpweave.report.estimates import (
 )
 from dpweave.report.fidelity import fidelity
 from dpweave.schema.domain import Attribute, Bins, View
-from dpweave.window import NoisyMarginal
+from dpweave.window import Bag, NoisyBag, NoisyMarginal
 from tests.report.worlds import model, shop, shop_plan
 
 
@@ -207,8 +208,35 @@ def test_evidence_is_calibrated_and_has_power() -> None:
     found = [seen(Estimate(bond + rng.normal(0, 60, flat.shape), 60.0)) > 3 for _ in range(200)]
     assert np.mean(found) > 0.95
     assert seen(Estimate(np.zeros((2, 2)), 1.0)) == 0.0
-    mean, _ = noise_moments(margins(noise[0].counts))
-    assert mean > 6  # (3 - 1)(4 - 1) for even margins, more for uneven ones
+    mean, _ = noise_moments(noise[0], margins(noise[0].counts))
+    assert mean > 6 * 60**2  # (3 - 1)(4 - 1) for even margins, more for uneven ones
+
+
+def test_evidence_and_bands_are_calibrated_where_noise_is_shared_between_values() -> None:
+    """As in a bag: the commonest value is what the others leave of the rows, so that it has the noise of all of them."""
+    rng = np.random.default_rng(3)
+    view = View("vote", (("kind", Attribute("kind")), ("colour", Attribute("colour", ("item",)))))
+    shape = {"colour": 5}
+    codes = ((), *(((("colour", v),)) for v in range(1, 5)))
+    p, q, rows = np.array([0.5, 0.3, 0.2]), np.array([0.6, 0.2, 0.1, 0.06, 0.04]), 20_000
+    truth = rows * np.outer(p, q)
+    exact = np.column_stack([truth.sum(axis=1), truth[:, 1:]])
+    bag = Bag(("kind",), codes, (2.0, 1.5, 1.0, 0.8, 0.5), 10.0)
+    scores, inside, far = [], [], []
+    for _ in range(1000):
+        noisy = NoisyBag(bag, exact + rng.normal(0, 40.0, exact.shape) * bag.scales, 40.0)
+        ((_, none), (marginal, cover)) = marginals(noisy, shape, truth.sum(axis=1))
+        assert none is None
+        found = summed(Measured("", view, (), marginal), ("kind", "colour"), cover=cover)
+        scores.append(evidence(found, margins(found.counts)))
+        far.append(((found.counts - truth) ** 2).mean(axis=0))
+        one = summed(Measured("", view, (), marginal), ("colour",), cover=cover)
+        column = Distribution("colour", "", tuple("abcde"), False, np.rint(rows * q).astype(int), one, None)
+        inside.append(np.abs(column.measured_shares - q) <= column.band)
+    assert abs(np.mean(scores)) < 0.15
+    assert 0.85 < np.std(scores) < 1.15
+    np.testing.assert_allclose(np.mean(far, axis=0), cover.diagonal(), rtol=0.1)
+    assert np.all(np.abs(np.mean(inside, axis=0) - 0.954) < 0.025)
 
 
 @pytest.mark.parametrize("sigma", [300.0, 5_000.0, 10_331.0, 60_000.0])

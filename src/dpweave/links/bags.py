@@ -396,20 +396,25 @@ def whole_tables(noisy: NoisyBag, shape: Mapping[str, int]) -> dict[Columns, Flo
     return whole
 
 
-def marginals(noisy: NoisyBag, shape: Mapping[str, int], rows: FloatArray) -> list[NoisyMarginal]:
-    """A bag's counts with one column of the public rows at a time, for people; noise is that of the noisiest cell.
+def marginals(
+    noisy: NoisyBag, shape: Mapping[str, int], rows: FloatArray
+) -> list[tuple[NoisyMarginal, FloatArray | None]]:
+    """A bag's counts with one column of the public rows at a time, for people, and the covariance of noise between that column's values.
 
-    ``rows`` as in :func:`tables`.
+    The noise in the marginal itself is that of the noisiest cell. ``rows`` as in :func:`tables`.
     """
     if noisy.bag.centred:
         noisy, _ = uncentred(noisy, rows)
-    noise = dict(zip(noisy.bag.codes, noisy.noise, strict=True))
-    out = []
+    single = [i for i, code in enumerate(noisy.bag.codes) if len(code) <= 1]
+    # Whole tables are linear in counts: of each code's noise alone they show where it goes.
+    alone = whole_tables(NoisyBag(noisy.bag, np.diag(noisy.noise)[single], noisy.sigma), shape)
+    out: list[tuple[NoisyMarginal, FloatArray | None]] = []
     for columns, y in whole_tables(noisy, shape).items():
-        counted = columns or noise[()] > 0  # rows per cell are not, in a centred bag
-        if counted and len(columns) <= 1:
-            worst = math.sqrt(sum(s**2 for code, s in noise.items() if _columns(code) in ((), columns)))
-            out.append(NoisyMarginal(noisy.bag.columns + columns, np.rint(y).astype(np.int64), worst))
+        cover = alone[columns].T @ alone[columns] if len(columns) <= 1 else np.zeros((1, 1))
+        worst = math.sqrt(float(np.max(np.diag(np.atleast_2d(cover)))))
+        if worst > 0:  # rows per cell are not counted in a centred bag
+            counts = NoisyMarginal(noisy.bag.columns + columns, np.rint(y).astype(np.int64), worst)
+            out.append((counts, cover if columns else None))
     return out
 
 

@@ -1,7 +1,8 @@
 r"""Noisy counts as the report reads them: combined, added up, with their error, next to the copy.
 
 Several noisy counts of the same cells are combined by weights :math:`1/\sigma_i^2`; a marginal that is summed over c
-further cells carries noise of scale :math:`\sigma\sqrt{c}`. Noises of different measurements are independent.
+further cells carries noise of scale :math:`\sigma\sqrt{c}`. Noises of different measurements are independent. So are those of the cells of one, but for bags,
+where the commonest value of a column is what the others leave: there noise differs from value to value and is shared by them.
 """
 
 from __future__ import annotations
@@ -29,10 +30,23 @@ STANDS_OUT = 3.0
 
 @dataclass(frozen=True)
 class Estimate:
-    """Noisy counts with the same error in every cell."""
+    """Noisy counts, with the error of the noisiest cell."""
 
     counts: FloatArray
     sigma: float
+    cover: FloatArray | None = None
+    """Covariance of the noise between cells along the last axis, where it is not the same in all of them."""
+
+    @property
+    def covariance(self) -> FloatArray:
+        """That of the cells along the last axis, in any case."""
+        return np.eye(self.counts.shape[-1]) * self.sigma**2 if self.cover is None else self.cover
+
+    @property
+    def whole_variance(self) -> float:
+        """Variance of the noise in the sum of all cells; next to none where their number of rows was known."""
+        rows = self.counts.size // self.counts.shape[-1]
+        return float(max(rows * self.covariance.sum(), 1e-9))
 
 
 def combined(parts: Sequence[Estimate]) -> Estimate | None:
@@ -45,19 +59,23 @@ def combined(parts: Sequence[Estimate]) -> Estimate | None:
     if not parts:
         return None
     weights = np.array([1 / p.sigma**2 for p in parts])
-    counts = sum(w * p.counts for w, p in zip(weights, parts, strict=True)) / weights.sum()
-    return Estimate(np.asarray(counts, dtype=np.float64), float(1 / np.sqrt(weights.sum())))
+    weights /= weights.sum()
+    counts = np.asarray(sum(w * p.counts for w, p in zip(weights, parts, strict=True)), dtype=np.float64)
+    if all(p.cover is None for p in parts):
+        return Estimate(counts, math.sqrt(sum(w**2 * p.sigma**2 for w, p in zip(weights, parts, strict=True))))
+    cover = np.asarray(sum(w**2 * p.covariance for w, p in zip(weights, parts, strict=True)))
+    return Estimate(counts, math.sqrt(float(cover.diagonal().max())), cover)
 
 
-def summed(measured: Measured, columns: Sequence[str]) -> Estimate:
-    """Add a marginal up over all but ``columns``, which become the axes in their order."""
+def summed(measured: Measured, columns: Sequence[str], *, cover: FloatArray | None = None) -> Estimate:
+    """Add a marginal up over all but ``columns``, which become the axes in their order; ``cover`` is of the last one."""
     have = measured.marginal.columns
     rest = tuple(i for i, name in enumerate(have) if name not in columns)
     left = [name for name in have if name in columns]
     cells = math.prod(measured.marginal.counts.shape[i] for i in rest)
     counts = measured.marginal.counts.astype(np.float64).sum(axis=rest)
     turned = counts.transpose([left.index(c) for c in columns])
-    return Estimate(turned, measured.marginal.sigma * math.sqrt(cells))
+    return Estimate(turned, measured.marginal.sigma * math.sqrt(cells), None if cover is None else cells * cover)
 
 
 @dataclass(frozen=True)
@@ -85,8 +103,7 @@ class Distribution:
     def _whole(self) -> tuple[float, float, float]:
         """Number of rows from the size that was measured and from the cells' own sum: value, variance, weight of the sum."""
         assert self.measured is not None
-        cells = len(self.measured.counts)
-        own = 1 / (cells * self.measured.sigma**2)
+        own = 1 / self.measured.whole_variance
         size = (
             0.0 if self.total is None or not math.isfinite(self.total_sigma) else 1 / max(self.total_sigma, 1e-9) ** 2
         )
@@ -104,15 +121,16 @@ class Distribution:
     def band(self) -> FloatArray:
         r"""Two standard deviations of each measured share :math:`x_i / T`, to first order.
 
-        :math:`\operatorname{var} = (\sigma^2 - 2 p_i w \sigma^2 + p_i^2 \operatorname{var} T) / T^2`, where w is the weight
-        that the sum of the cells has in the total T.
+        :math:`\operatorname{var} = (\sigma_i^2 - 2 p_i w c_i + p_i^2 \operatorname{var} T) / T^2`, where w is the weight
+        that the sum of the cells has in the total T, and :math:`c_i` the covariance of a cell with that sum.
         """
         shares = self.measured_shares
         if self.measured is None or shares is None:
             return np.zeros(len(self.labels))
         whole, variance, weight = self._whole
         p = np.clip(shares, 0.0, 1.0)
-        squares = self.measured.sigma**2 * (1 - 2 * p * weight) + p**2 * variance
+        noise = self.measured.covariance
+        squares = noise.diagonal() - 2 * p * weight * noise.sum(axis=1) + p**2 * variance
         return np.asarray(2 * np.sqrt(np.maximum(squares, 0.0)) / whole, dtype=np.float64)
 
     @property
@@ -154,8 +172,8 @@ class Pair:
     @cached_property
     def margins(self) -> Margins:
         """Shares of links by either column: as measured where that is far above its noise, else the copy's."""
-        whole, cells = float(self.measured.counts.sum()), self.measured.counts.size
-        return margins(self.measured.counts if whole > FAR * self.measured.sigma * math.sqrt(cells) else self.synthetic)
+        known = float(self.measured.counts.sum()) > FAR * math.sqrt(self.measured.whole_variance)
+        return margins(self.measured.counts if known else self.synthetic)
 
     @cached_property
     def measured_excess(self) -> FloatArray:
@@ -189,7 +207,10 @@ class Pair:
         Noise makes :math:`\langle x, x \rangle` larger by its own expected square, which is taken off.
         """
         x, s = self.measured_excess, self.synthetic_excess
-        own = float((x * x).sum()) - noise_moments(self.margins)[0] * self.noise**2
+        own = (
+            float((x * x).sum())
+            - noise_moments(self.measured, self.margins)[0] / max(self.measured.counts.sum(), 1.0) ** 2
+        )
         return float((x * s).sum()) / own if own > 0 else float("nan")
 
 
@@ -211,16 +232,16 @@ def excess(counts: FloatArray, of: Margins) -> FloatArray:
     return np.asarray(a @ counts @ b.T, dtype=np.float64)
 
 
-def noise_moments(of: Margins) -> tuple[float, float]:
-    r"""Mean and standard deviation of :math:`\sum_{ij} D_{ij}^2 / \sigma^2` under independence, D being the excess count.
+def noise_moments(measured: Estimate, of: Margins) -> tuple[float, float]:
+    r"""Mean and standard deviation of :math:`\sum_{ij} D_{ij}^2` under independence, D being the excess count.
 
-    D is then the noise E seen through :math:`D = A_p E A_q^T` (to first order, where p and q are those of the noisy counts),
-    so the sum is a quadratic form in standard normals: mean :math:`\|A_p\|_F^2 \|A_q\|_F^2`, variance
-    :math:`2 \|A_p A_p^T\|_F^2 \|A_q A_q^T\|_F^2`.
+    D is then the noise E seen through :math:`D = A_p E A_q^T` (to first order, where p and q are those of the noisy counts). Rows of E are independent with covariance
+    :math:`\Sigma`, so the sum is a quadratic form in normals: mean :math:`\operatorname{tr} A_p A_p^T \operatorname{tr} A_q \Sigma A_q^T`, variance
+    :math:`2 \|A_p A_p^T\|_F^2 \|A_q \Sigma A_q^T\|_F^2`.
     """
+    a, b = (_centring(share) for share in of)
     mean, variance = 1.0, 2.0
-    for share in of:
-        gram = _centring(share) @ _centring(share).T
+    for gram in (a @ a.T, b @ measured.covariance @ b.T):
         mean *= float(np.trace(gram))
         variance *= float((gram * gram).sum())
     return mean, math.sqrt(variance)
@@ -234,8 +255,8 @@ def evidence(measured: Estimate, of: Margins) -> float:
     """
     if min(measured.counts.shape) < 2 or measured.counts.sum() <= 0:
         return 0.0
-    mean, spread = noise_moments(of)
-    ratio = float((excess(measured.counts, of) ** 2).sum() / measured.sigma**2 / mean)
+    mean, spread = noise_moments(measured, of)
+    ratio = float((excess(measured.counts, of) ** 2).sum() / mean)
     width = (spread / mean) ** 2 / 9
     return (math.cbrt(ratio) - (1 - width)) / math.sqrt(width)
 

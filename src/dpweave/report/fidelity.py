@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -193,6 +193,13 @@ def _is_same(domain: Any, codec: Codec) -> bool:
     )
 
 
+class _Counts(NamedTuple):
+    """Noisy counts over links, and the covariance of noise along their last column, where it is not the same for all its values."""
+
+    measured: Measured
+    cover: FloatArray | None
+
+
 def _relation(model: Model, coded: CodedDatabase, table: str, key: str, relation: Relation | None) -> RelationView:
     plan = model.plan
     planned = plan.table[table].key[key]
@@ -245,10 +252,10 @@ def _degrees(model: Model, coded: CodedDatabase, table: str, key: str) -> Distri
     )
 
 
-def _link_measurements(model: Model, coded: CodedDatabase, relation: Relation) -> list[Measured]:
+def _link_measurements(model: Model, coded: CodedDatabase, relation: Relation) -> list[_Counts]:
     """Noisy counts over the links of a relation. Those of centred bags stand upon how the copy's links spread over the left columns."""
     what = f"links:{relation.table}.{relation.key}"
-    found = [m for m in model.release.measured if m.what == what and m.view.base == relation.table]
+    found = [_Counts(m, None) for m in model.release.measured if m.what == what and m.view.base == relation.table]
     bags = [b for b in model.release.bagged if b.what == what]
     if not bags:
         return found
@@ -258,10 +265,10 @@ def _link_measurements(model: Model, coded: CodedDatabase, relation: Relation) -
     for bagged in bags:
         rows = links * _shares(coded, relation, [attributes[c] for c in bagged.noisy.bag.columns])
         if is_owned(bagged.noisy, sizes[0]):
-            found.append(Measured(what, bagged.view, (), counts_of(bagged.noisy, sizes[0], rows=rows)))
+            found.append(_Counts(Measured(what, bagged.view, (), counts_of(bagged.noisy, sizes[0], rows=rows)), None))
         else:
             shown = marginals(bagged.noisy, sizes[1], rows)
-            found += [Measured(what, bagged.view, (), m) for m in shown if m.columns]
+            found += [_Counts(Measured(what, bagged.view, (), m), cover) for m, cover in shown if m.columns]
     return found
 
 
@@ -276,14 +283,14 @@ def _shares(coded: CodedDatabase, relation: Relation, attributes: Sequence[Attri
 
 
 def _seen(
-    model: Model, coded: CodedDatabase, relation: Relation, measured: Sequence[Measured]
+    model: Model, coded: CodedDatabase, relation: Relation, measured: Sequence[_Counts]
 ) -> Iterable[Distribution]:
     """Every single column that was measured over the links on its own."""
     attributes = dict((*relation.left, *relation.right))
     single: dict[str, list[Estimate]] = {}
-    for m in measured:
+    for m, cover in measured:
         if len(m.marginal.columns) == 1 and m.marginal.columns[0] in attributes:
-            single.setdefault(m.marginal.columns[0], []).append(summed(m, m.marginal.columns))
+            single.setdefault(m.marginal.columns[0], []).append(summed(m, m.marginal.columns, cover=cover))
     for name, parts in single.items():
         attribute, estimate = attributes[name], combined(parts)
         codec = _codec(model, relation.table, attribute)
@@ -305,15 +312,15 @@ def _seen(
         )
 
 
-def _pairs(model: Model, coded: CodedDatabase, relation: Relation, measured: Sequence[Measured]) -> Iterable[Pair]:
+def _pairs(model: Model, coded: CodedDatabase, relation: Relation, measured: Sequence[_Counts]) -> Iterable[Pair]:
     """Every pair of columns across the relation that some measured clique holds."""
     sides = dict(relation.left), dict(relation.right)
     found: dict[tuple[str, str], list[Estimate]] = {}
-    for m in measured:
+    for m, cover in measured:
         for left in (c for c in m.marginal.columns if c in sides[0]):
             for right in (c for c in m.marginal.columns if c in sides[1]):
                 if (left, right) in found or len(found) < MOST_PAIRS:
-                    found.setdefault((left, right), []).append(summed(m, (left, right)))
+                    found.setdefault((left, right), []).append(summed(m, (left, right), cover=cover))
     for (left, right), parts in found.items():
         estimate = combined(parts)
         attributes = sides[0][left], sides[1][right]
