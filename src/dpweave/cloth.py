@@ -135,6 +135,13 @@ class Cloth:
         present = self.codes[name].get(presence(key))
         return np.arange(self.rows[name]) if present is None else np.flatnonzero(present)
 
+    def units(self, name: str) -> IntArray:
+        """Place of the protected unit that owns each row of a table, -1 where it has no owner."""
+        at = np.arange(self.rows[name])
+        for table, key in self.plan.promise.chain(name):
+            at = np.where(at >= 0, np.append(self.links[table, key], -1)[at], -1)
+        return at
+
     def labels(self, name: str, keys: Sequence[ForeignKey]) -> tuple[IntArray, Mask]:
         """One number per combination of targets, and where a target is missing."""
         label, span = np.zeros(self.rows[name], dtype=np.int64), 1

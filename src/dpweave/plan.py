@@ -117,6 +117,8 @@ class Plan:
                 raise PlanError(
                     f"{where} cannot be acyclic: only a nullable key of a table to itself can, or rows could not begin"
                 )
+            if key.within:
+                self._check_within(table, key, where)
             cap = key.degree_cap
             if cap is not None and (isinstance(cap, bool) or not isinstance(cap, int) or cap < 1):
                 raise PlanError(f"degree_cap of {where} must be a whole number of at least 1, not {cap!r}")
@@ -136,6 +138,20 @@ class Plan:
                     else "leads to a private table, so its role is owning or linking"
                 )
                 raise PlanError(f"{where} {need}, not {key.role}")
+
+    def _check_within(self, table: TablePlan, key: KeyPlan, where: str) -> None:
+        """Refuse a key that stays within units where rows of both ends do not belong to units of one table, or are units themselves."""
+        ends = (table.name, key.key.target)
+        private = key.role == "linking" and not {*ends} & {*self.public}
+        if not private or len({self.promise.root(t) for t in ends}) > 1 or {*ends} & {*self.protect}:
+            raise PlanError(
+                f"{where} cannot stay within units: it must be a linking key, and rows of {ends[0]!r} and {ends[1]!r} must be owned by the same "
+                "protected table"
+            )
+        if any({*key.key.columns} & {*k.key.columns} for k in table.keys if k is not key):
+            raise PlanError(
+                f"{where} shares columns with another foreign key, which says already who may meet; drop within"
+            )
 
     def _check_room(self, table: TablePlan, key: KeyPlan) -> None:
         """Refuse a promised bound that the declared numbers of rows cannot keep."""

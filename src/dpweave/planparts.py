@@ -66,6 +66,8 @@ class KeyPlan:
     """For an owning key: groups of degrees that the owner's table model tells apart; learned."""
     acyclic: bool = False
     """For a key of a table to itself: no row leads back to itself, by this and the table's other acyclic keys."""
+    within: bool = False
+    """For a linking key: rows lead to rows of their own unit alone."""
 
 
 @dataclass(frozen=True)
@@ -268,6 +270,8 @@ def _key_to_dict(plan: KeyPlan) -> dict[str, Any]:
         out["degree_edges"] = list(plan.degree_edges)
     if plan.acyclic:
         out["acyclic"] = True
+    if plan.within:
+        out["within"] = True
     return out
 
 
@@ -286,6 +290,7 @@ def _key_from_dict(where: str, name: str, data: Mapping[str, Any]) -> KeyPlan:
             "degree_cap",
             "degree_edges",
             "acyclic",
+            "within",
         ),
     )
     for need in ("columns", "references", "target", "role"):
@@ -303,6 +308,7 @@ def _key_from_dict(where: str, name: str, data: Mapping[str, Any]) -> KeyPlan:
         data.get("degree_cap"),
         tuple(data["degree_edges"]) if "degree_edges" in data else None,
         data.get("acyclic", False),
+        data.get("within", False),
     )
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpweave.links.home import Home, at_home
 from dpweave.links.repetition import Pairs, Repeated, repeat
 from dpweave.relations import relations, repeating_key
 from dpweave.schema.domain import Attribute
@@ -39,6 +40,10 @@ def random_targets(
         target[chosen] = places[: len(chosen)]
         return target
     bound = 1 if plan.table.is_unique(key.key.columns) else key.max_degree
+    home = home_of(cloth, name, key.key, chosen)
+    if home is not None:
+        target[chosen] = at_home(home, bound=None if bound is None else cloth.room(name, key.key, bound), rng=rng)
+        return target
     capacity = None if bound is None else cloth.room(name, key.key, bound)
     here, there = _agreement(cloth, plan, key.key)
     for rows, candidates in _meetings(chosen, here[chosen], there):
@@ -62,11 +67,14 @@ def may_be_null(cloth: Cloth, name: str, key: ForeignKey) -> Mask:
 
 
 def _agreement(cloth: Cloth, plan: TablePlan, key: ForeignKey) -> tuple[IntArray, IntArray]:
-    """Group children and parents by the columns that ``key`` shares with keys wired before; only equals may meet.
+    """Group children and parents by the columns that ``key`` shares with keys wired before, or by their units; only equals may meet.
 
     Children that have none of these values yet are in the group -1 and may meet anyone.
     """
     children, parents = cloth.rows[plan.name], cloth.rows[key.target]
+    if plan.key[key.name].within:
+        own, other = cloth.units(plan.name), cloth.units(key.target)
+        return np.where(own >= 0, own, other.max(initial=0) + 1), other  # rows without a unit meet nobody
     pairs = [
         (column, target)
         for column, target in zip(key.columns, key.target_columns, strict=True)
@@ -108,6 +116,15 @@ def _column_ids(cloth: Cloth, name: str, column: str, *, but: ForeignKey) -> lis
         links = cloth.links[name, key.name].tolist()
         found = [theirs[i] if v is None and i >= 0 else v for v, i in zip(found, links, strict=True)]
     return found
+
+
+def home_of(cloth: Cloth, name: str, key: ForeignKey, rows: IntArray) -> Home | None:
+    """Which rows some rows may meet by a key that stays within units; None if it need not."""
+    plan = cloth.plan.table[name]
+    if not plan.key[key.name].within:
+        return None
+    here, there = _agreement(cloth, plan, key)
+    return Home(here[rows], there, rows if key.target == name else None)
 
 
 def unloop(links: IntArray) -> None:
@@ -160,8 +177,10 @@ def separate(cloth: Cloth, name: str, uniques: Sequence[tuple[str, ...]]) -> Non
     # Of the others only parts of keys are unique: rows may agree on them by different targets.
     whole = {unique: keys for unique, keys in made.items() if {c for k in keys for c in k.columns} == set(unique)}
     for unique, keys in whole.items():
-        # Exchanged targets in the same table could lead a row to itself, or round in a circle.
-        last = next((k for k in reversed(keys) if k.target != name), None)
+        # Exchanged targets in the same table could lead a row to itself, or round in a circle, and any out of its unit.
+        last = next(
+            (k for k in reversed(keys) if k.target != name and not cloth.plan.table[name].key[k.name].within), None
+        )
         if len(keys) > 1 and last and not any(_wired(cloth, name, c, but=last) for c in last.columns):
             _exchange(cloth, name, [*(k for k in keys if k != last), last], cloth.rng("separate", name, *unique))
     # What was exchanged for one key may repeat in another, and values that are made up by position change with rows that are left out.

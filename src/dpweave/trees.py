@@ -5,7 +5,7 @@ line is longer than the column has steps. Elsewhere lines are followed from the 
 circles or grow longer than a random family of this size would.
 
 A link that cannot stay moves to the target of another row's link that can, taken at the same time or depth, so that new targets are
-like the learned ones; no target gets more rows than its bound.
+like the learned ones; no target gets more rows than its bound. Where links stay within units, it moves to any row of its unit that comes before.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpweave.links.home import Home, at_home
 from dpweave.schema.domain import Bins
 from dpweave.values import running_number
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dpweave.cloth import Cloth, Mask
-    from dpweave.window import IntArray
+    from dpweave.window import FloatArray, IntArray
 
 _CLEAR = 0.6
 """An ordered column tells what comes first if this many more links run one way along it than the other."""
@@ -31,19 +34,20 @@ _TRIES = 4
 
 def break_circles(cloth: Cloth, name: str) -> None:
     """Let no row lead back to itself by its acyclic keys."""
-    keys = {k.key.name: k.max_degree for k in cloth.plan.table[name].keys if k.acyclic}
+    keys = [k for k in cloth.plan.table[name].keys if k.acyclic]
     if not keys or not cloth.rows[name]:
         return
     rng = cloth.rng("order", name)
-    links = [cloth.links[name, k] for k in keys]
-    bounds = list(keys.values())
+    links = [cloth.links[name, k.key.name] for k in keys]
+    bounds = [k.max_degree for k in keys]
+    units = [cloth.units(name) if k.within else None for k in keys]
     time = told_time(ordered_codes(cloth, name), links, rng)
     if time is None:
-        settle(links, bounds, rng)
+        settle(links, bounds, rng, units)
         return
-    for link, bound in zip(links, bounds, strict=True):
+    for link, bound, unit in zip(links, bounds, units, strict=True):
         wrong = np.flatnonzero((link >= 0) & (time[np.maximum(link, 0)] >= time))
-        rehang(link, wrong, time, time[wrong], bound=bound, rng=rng)
+        rehang(link, wrong, time, time[wrong], bound=bound, unit=unit, rng=rng)
 
 
 def ordered_codes(cloth: Cloth, name: str) -> list[IntArray]:
@@ -92,8 +96,14 @@ def _completed(time: IntArray, links: list[IntArray], rng: np.random.Generator) 
     return np.where(known, time, guess)
 
 
-def settle(links: list[IntArray], bounds: list[int | None], rng: np.random.Generator) -> None:
+def settle(
+    links: list[IntArray],
+    bounds: list[int | None],
+    rng: np.random.Generator,
+    units: Sequence[IntArray | None] | None = None,
+) -> None:
     """Follow lines from the rows that lead nowhere; move links of rows in circles, or too deep, until every line ends."""
+    units = [None] * len(links) if units is None else units
     most = longest(links)
     while True:
         depth = depths(links, most)
@@ -107,11 +117,11 @@ def settle(links: list[IntArray], bounds: list[int | None], rng: np.random.Gener
         rows = rows[: max(min(len(rows), len(loose) - int(loose.sum())) // 4, 1)]  # no more than there are places for
         linked = depth > 0
         wanted = rng.choice(depth[linked], len(rows)) if linked.any() else np.ones(len(rows), dtype=np.int64)
-        for link, bound in zip(links, bounds, strict=True):
+        for link, bound, unit in zip(links, bounds, units, strict=True):
             hangs = link[rows] >= 0
             settled = np.where(loose, np.iinfo(np.int64).max, depth)
             deep = settled[np.maximum(link[rows], 0)] >= np.maximum(wanted, 1)
-            rehang(link, rows[hangs & deep], settled, wanted[hangs & deep], bound=bound, rng=rng)
+            rehang(link, rows[hangs & deep], settled, wanted[hangs & deep], bound=bound, unit=unit, rng=rng)
 
 
 def longest(links: list[IntArray]) -> int:
@@ -166,13 +176,30 @@ def _in_circles(links: list[IntArray], loose: Mask) -> Mask:
 
 
 def rehang(
-    links: IntArray, rows: IntArray, time: IntArray, at: IntArray, *, bound: int | None, rng: np.random.Generator
+    links: IntArray,
+    rows: IntArray,
+    time: IntArray,
+    at: IntArray,
+    *,
+    bound: int | None,
+    rng: np.random.Generator,
+    unit: IntArray | None = None,
 ) -> None:
     """Give ``rows`` targets that rows of time ``at`` (or the nearest before) have; else that earlier rows have; else earlier rows.
 
     ``time`` says what comes before what: a link is right if its target's time is below its row's. Only targets of right links are
-    given, which come before ``at`` too. Where ``bound`` leaves no room among any of these, a row leads nowhere.
+    given, which come before ``at`` too. Where ``bound`` leaves no room among any of these, a row leads nowhere. With ``unit``s, a row is given any earlier row of
+    its own one.
     """
+    if unit is not None:
+        links[rows] = -1
+        room = None if bound is None else bound - np.bincount(links[links >= 0], minlength=len(links))
+
+        def earlier(i: IntArray, j: IntArray) -> FloatArray:
+            return np.where(time[j] < at[i], 0.0, -np.inf)
+
+        links[rows] = at_home(Home(unit[rows], unit, rows), bound=room, rng=rng, leans=earlier)
+        return
     donors = np.flatnonzero((links >= 0) & (time[np.maximum(links, 0)] < time))
     donors = donors[np.argsort(time[donors], kind="stable")]
     given, when = links[donors], time[donors]

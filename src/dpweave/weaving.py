@@ -25,7 +25,7 @@ from dpweave.relations import (
 )
 from dpweave.schema.domain import Attribute, Bins, degree, presence
 from dpweave.tables.external import ExternalTable
-from dpweave.targets import may_be_null, random_targets, repeat_pairs, seat, separate, unloop
+from dpweave.targets import home_of, may_be_null, random_targets, repeat_pairs, seat, separate, unloop
 from dpweave.trees import break_circles
 from dpweave.values import Values
 
@@ -297,10 +297,24 @@ class Weaver:
                     self._cloth, relation.table, name, degrees=self._degrees(relation.table, name), rng=rng
                 )
         for name in names:
-            if table.key[name].target == relation.table:
+            if self._plan.table[relation.table].key[name].within:
+                self._bring_home(relation, name, joint=relation.joint is not None)
+            elif table.key[name].target == relation.table:
                 unloop(self._cloth.links[relation.table, name])
             if not table.is_nullable(table.key[name]):
                 self._cloth.keep(relation.table, self._cloth.links[relation.table, name] >= 0)
+
+    def _bring_home(self, relation: Relation, name: str, *, joint: bool) -> None:
+        """Count rows that found no partner in their unit; where both keys of a junction were learned together, give them one first."""
+        key = self._plan.database[relation.table].key[name]
+        if joint:
+            self._cloth.links[relation.table, name] = random_targets(
+                self._cloth, relation.table, name, degrees=None, rng=self._cloth.rng("home", relation.table, name)
+            )
+        there = self._cloth.with_target(relation.table, name)
+        alone = int((self._cloth.links[relation.table, key.name][there] < 0).sum())
+        if alone:
+            self.repairs[f"{relation.table}.{name} within its unit"] = alone
 
     def _link(self, relation: Relation, learned: IntArray) -> None:
         """Give rows their targets; a row that comes more than once is copied, and one that should have come leaves."""
@@ -423,6 +437,7 @@ class Weaver:
             same_table=same,
             left_may_repeat=self._may_repeat(relation),
             ordered={n: codec.ordered for n, codec in codecs.items()},
+            home=home_of(self._cloth, relation.table, key, rows) if relation.joint is None else None,
         )
         return problem, rows
 

@@ -15,6 +15,7 @@ from dpweave.links.degrees import UNKNOWN, Degrees
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from dpweave.links.home import Home
     from dpweave.window import IntArray, Noisy, Window
 
 Kind = Literal["many-to-many", "one-to-many", "one-to-one"]
@@ -43,7 +44,7 @@ class LinkProblem:
     private. ``same_table`` says that left row i and right row i are the same row; then it is not linked to itself
     unless ``self_loops``. ``left_may_repeat`` says that the left rows stand for what the view shows of their table, so that
     some may be linked more than once, as copies, and others not at all, where degrees tell that the view hides links. ``ordered`` names columns whose first so many
-    codes are in order (ages, prices, dates), along which links may lean straight.
+    codes are in order (ages, prices, dates), along which links may lean straight. ``home`` says which rows may meet at all; then rows without a partner are not linked.
     """
 
     left: Mapping[str, IntArray]
@@ -56,6 +57,7 @@ class LinkProblem:
     self_loops: bool = False
     left_may_repeat: bool = False
     ordered: Mapping[str, int] = field(default_factory=dict)
+    home: Home | None = None
     left_rows: int = field(init=False)
     right_rows: int = field(init=False)
 

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpweave.links.degrees import UNKNOWN, Degrees, fill, match_total, whole
+from dpweave.links.home import at_home
 from dpweave.links.polish import polish
 from dpweave.links.types import RowTypes
 from dpweave.links.wiring import WHOLE_CELLS, spread, wire
 
 if TYPE_CHECKING:
     from dpweave.links.base import LinkProblem
+    from dpweave.links.home import Home
     from dpweave.links.map import LinkFit
     from dpweave.window import FloatArray, IntArray
 
@@ -34,6 +36,8 @@ def draw_links(fit: LinkFit, problem: LinkProblem, *, degrees: Degrees = UNKNOWN
     """
     if not problem.links or not problem.left_rows or not problem.right_rows:
         return np.zeros((0, 2), dtype=np.int64)
+    if problem.home is not None:
+        return _drawn_at_home(fit, problem, degrees, problem.home, rng)
     renewed = renewed_rows(fit, problem, degrees, rng) if problem.left_may_repeat else None
     if renewed is not None:
         problem = replace(problem, left={c: codes[renewed] for c, codes in problem.left.items()})
@@ -100,6 +104,24 @@ def renewed_rows(fit: LinkFit, problem: LinkProblem, degrees: Degrees, rng: np.r
     order = np.lexsort((rng.random(problem.left_rows), left.of_row))
     often = whole(times[order] * (problem.left_rows / times.sum()), problem.left_rows, rng)
     return np.sort(np.repeat(order, often))
+
+
+def _drawn_at_home(
+    fit: LinkFit, problem: LinkProblem, degrees: Degrees, home: Home, rng: np.random.Generator
+) -> IntArray:
+    """Links of rows that may lead to some others alone, each with at most one."""
+
+    def leans(i: IntArray, j: IntArray) -> FloatArray:
+        out = np.zeros(len(i))
+        for t, table in fit.theta.items():
+            codes = (*(problem.left[c][i] for c in t.left), *(problem.right[c][j] for c in t.right))
+            out += table[codes]
+        return out
+
+    bound = 1 if problem.kind == "one-to-one" else degrees.right_bound
+    target = at_home(home, bound=bound, rng=rng, leans=leans)
+    linked = np.flatnonzero(target >= 0)
+    return np.stack([linked, target[linked]], axis=1)
 
 
 def _drawing_types(fit: LinkFit, problem: LinkProblem) -> tuple[RowTypes, RowTypes]:

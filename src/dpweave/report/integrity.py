@@ -109,9 +109,18 @@ def _references(
         yield Check("one-to-one", where, most <= 1, f"at most {most} per {key.target}")
     elif planned.max_degree is not None and table.name not in plan.public and key.target not in plan.public:
         yield from _bound(plan, planned, where, most)
+    if planned.within:
+        here, there = (_units(plan, coded, name) for name in (table.name, key.target))
+        away = int(((links >= 0) & (here != there[np.maximum(links, 0)])).sum()) if len(there) else 0
+        yield Check("leads to a row of its own unit", where, away == 0, _rows(away))
     if key.target == table.name:
         own = int((links == np.arange(len(links))).sum())
         yield Check("no row leads to itself", where, own == 0, _rows(own))
+
+
+def _units(plan: Plan, coded: CodedDatabase, name: str) -> IntArray:
+    """Place of the unit that owns each row of a table; -1 where none does."""
+    return coded.position(name, tuple(key for _, key in plan.promise.chain(name)))
 
 
 def _cycles(plan: Plan, coded: CodedDatabase, table: Table) -> Iterator[Check]:
