@@ -63,7 +63,7 @@ def people(homes: int = 1500) -> dict[str, pd.DataFrame]:
 
 
 @pytest.mark.parametrize("acyclic", [True, False])
-@pytest.mark.parametrize("method", ["map", "random"])
+@pytest.mark.parametrize("method", ["map", "random", "pgd"])
 def test_fathers_are_in_the_home(method: str, acyclic: bool) -> None:
     plan, source = families(method=method, acyclic=acyclic), people()
     model = dw.fit(source, plan, epsilon=50.0, delta=1e-5, insecure_seed=0)
@@ -128,6 +128,25 @@ def test_another_table_of_the_same_unit_and_a_mandatory_key() -> None:
     assert len(made["payment"]) + copy.repairs["payment.rental within its unit"] == pytest.approx(len(owner), rel=0.1)
 
 
+def test_both_keys_of_a_junction() -> None:
+    """They are learned together, which knows no units."""
+    couple = TablePlan(
+        "couple",
+        (number("one"), number("other")),
+        ("one", "other"),
+        keys=(key("one", "person", "owning", 4), key("other", "person", "linking", 4, within=True)),
+    )
+    home, person = families().tables
+    plan = Plan((home, replace(person, keys=person.keys[:1]), couple), protect=("home",))
+    source = people()
+    pairs = source["person"].merge(source["person"], on="home", suffixes=("", "_other"))
+    pairs = pairs[(pairs.id < pairs.id_other) & (pairs.kind != "child")]
+    source["couple"] = pd.DataFrame({"one": pairs.id.to_numpy(), "other": pairs.id_other.to_numpy()})
+    copy = dw.fit(source, plan, epsilon=50.0, delta=1e-5, insecure_seed=0).sample(seed=1)
+    assert [c for c in check(plan, copy, encode(plan, copy), public={}) if not c.passed and not c.advisory] == []
+    assert copy["couple"].num_rows > 0.3 * len(pairs)
+
+
 def test_the_plan_keeps_it_and_reports_find_it_broken() -> None:
     plan, tables = families(), people(30)
     assert Plan.from_toml(plan.to_toml()) == plan
@@ -154,6 +173,8 @@ def test_where_it_makes_no_sense_it_is_refused() -> None:
             _ = Plan((home, wrong), protect=("home",))
     with pytest.raises(PlanError, match="cannot stay within units"):
         Plan((home, replace(person, keys=(replace(owning, role="linking"), father))), protect=("home", "person"))
+    with pytest.raises(PlanError):  # nobody owns a person
+        Plan((home, replace(person, keys=(replace(owning, role="linking"), father))), protect=("home",))
     shared = replace(father, key=ForeignKey(("home", "father"), "person", ("home", "id")))
     unique = replace(person, unique=(("home", "id"),), keys=(owning, shared))
     with pytest.raises(PlanError, match="shares columns"):

@@ -127,6 +127,21 @@ def home_of(cloth: Cloth, name: str, key: ForeignKey, rows: IntArray) -> Home | 
     return Home(here[rows], there, rows if key.target == name else None)
 
 
+def bring_home(cloth: Cloth, name: str, key_name: str) -> None:
+    """Give rows that were led out of their unit, by a method that knows none or with both keys of a junction at once, any target within it."""
+    links, key = cloth.links[name, key_name], cloth.plan.table[name].key[key_name]
+    here, there = _agreement(cloth, cloth.plan.table[name], key.key)
+    led = np.flatnonzero(links >= 0)
+    away = led[(here[led] != there[links[led]]) | ((links[led] == led) if key.key.target == name else False)]
+    links[away] = -1
+    home = home_of(cloth, name, key.key, away)
+    if len(away) and home is not None:
+        bound = 1 if cloth.plan.table[name].table.is_unique(key.key.columns) else key.max_degree
+        degree = np.bincount(links[links >= 0], minlength=len(there))
+        room = None if bound is None else cloth.room(name, key.key, bound) - degree
+        links[away] = at_home(home, bound=room, rng=cloth.rng("home", name, key_name))
+
+
 def unloop(links: IntArray) -> None:
     """Let rows that lead to themselves exchange targets, which keeps every degree; a single one leads nowhere."""
     loops = np.flatnonzero(links == np.arange(len(links)))
@@ -176,11 +191,10 @@ def separate(cloth: Cloth, name: str, uniques: Sequence[tuple[str, ...]]) -> Non
     made = {u: [k for k in foreign if set(k.columns) <= set(u)] for u in uniques if u and set(u) <= covered}
     # Of the others only parts of keys are unique: rows may agree on them by different targets.
     whole = {unique: keys for unique, keys in made.items() if {c for k in keys for c in k.columns} == set(unique)}
+    bound_home = any(k.within for k in cloth.plan.table[name].keys)
     for unique, keys in whole.items():
         # Exchanged targets in the same table could lead a row to itself, or round in a circle, and any out of its unit.
-        last = next(
-            (k for k in reversed(keys) if k.target != name and not cloth.plan.table[name].key[k.name].within), None
-        )
+        last = None if bound_home else next((k for k in reversed(keys) if k.target != name), None)
         if len(keys) > 1 and last and not any(_wired(cloth, name, c, but=last) for c in last.columns):
             _exchange(cloth, name, [*(k for k in keys if k != last), last], cloth.rng("separate", name, *unique))
     # What was exchanged for one key may repeat in another, and values that are made up by position change with rows that are left out.

@@ -25,7 +25,7 @@ from dpweave.relations import (
 )
 from dpweave.schema.domain import Attribute, Bins, degree, presence
 from dpweave.tables.external import ExternalTable
-from dpweave.targets import home_of, may_be_null, random_targets, repeat_pairs, seat, separate, unloop
+from dpweave.targets import bring_home, home_of, may_be_null, random_targets, repeat_pairs, seat, separate, unloop
 from dpweave.trees import break_circles
 from dpweave.values import Values
 
@@ -298,23 +298,18 @@ class Weaver:
                 )
         for name in names:
             if self._plan.table[relation.table].key[name].within:
-                self._bring_home(relation, name, joint=relation.joint is not None)
+                self._bring_home(relation.table, name)
             elif table.key[name].target == relation.table:
                 unloop(self._cloth.links[relation.table, name])
             if not table.is_nullable(table.key[name]):
                 self._cloth.keep(relation.table, self._cloth.links[relation.table, name] >= 0)
 
-    def _bring_home(self, relation: Relation, name: str, *, joint: bool) -> None:
-        """Count rows that found no partner in their unit; where both keys of a junction were learned together, give them one first."""
-        key = self._plan.database[relation.table].key[name]
-        if joint:
-            self._cloth.links[relation.table, name] = random_targets(
-                self._cloth, relation.table, name, degrees=None, rng=self._cloth.rng("home", relation.table, name)
-            )
-        there = self._cloth.with_target(relation.table, name)
-        alone = int((self._cloth.links[relation.table, key.name][there] < 0).sum())
+    def _bring_home(self, name: str, key: str) -> None:
+        """Let no row lead out of its unit, and count those that found no partner there."""
+        bring_home(self._cloth, name, key)
+        alone = int((self._cloth.links[name, key][self._cloth.with_target(name, key)] < 0).sum())
         if alone:
-            self.repairs[f"{relation.table}.{name} within its unit"] = alone
+            self.repairs[f"{name}.{key} within its unit"] = alone
 
     def _link(self, relation: Relation, learned: IntArray) -> None:
         """Give rows their targets; a row that comes more than once is copied, and one that should have come leaves."""
