@@ -217,7 +217,7 @@ def _resources(e: Explanation) -> str:
     )
     return "Time and memory\n" + _wrap(
         f"A fit and one copy should take about {duration(f.seconds)} of one processor core and {_bytes(f.memory)} of "
-        f"memory, give or take a factor of three; how fast the database answers comes on top.{guess}"
+        f"memory, give or take a factor of four; how fast the database answers comes on top.{guess}"
     )
 
 
