@@ -165,6 +165,8 @@ def test_where_it_makes_no_sense_it_is_refused() -> None:
     plan = families()
     home, person = plan.tables
     owning, father = person.keys
+    with pytest.raises(PlanError, match=r"within of the foreign key 'father' .* must be true or false, not 'no'"):
+        Plan.from_toml(plan.to_toml().replace("within = true", 'within = "no"'))
     for wrong in (
         replace(person, keys=(replace(owning, within=True), replace(father, within=False))),
         replace(person, keys=(owning, replace(father, key=ForeignKey(("father",), "home", ("id",))))),

@@ -113,6 +113,9 @@ class Plan:
                     )
             if key.role not in ROLES:
                 raise PlanError(f"{where} has a role {key.role!r} that does not exist: {nearest(key.role, ROLES)}")
+            for flag, value in (("acyclic", key.acyclic), ("within", key.within)):
+                if not isinstance(value, bool):
+                    raise PlanError(f"{flag} of {where} must be true or false, not {value!r}")
             if key.acyclic and (key.key.target != table.name or not table.table.is_nullable(key.key)):
                 raise PlanError(
                     f"{where} cannot be acyclic: only a nullable key of a table to itself can, or rows could not begin"
