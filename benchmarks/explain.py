@@ -35,6 +35,7 @@ CASES = [
     for mechanism in mechanisms
 ]
 CHILDREN = 4
+FACTOR = 2
 
 
 def database(case: dict[str, object]) -> dict[str, object]:
@@ -147,22 +148,13 @@ def points(done: list[dict[str, Any]]) -> list[Point]:
 def _point(name: str, chosen: Any, epsilon: float, seconds: float, peak: float | None) -> Point:
     from dataclasses import astuple
 
-    from dpweave import forecast
+    from dpweave.budget import allocate
+    from dpweave.forecast import predictions, work
 
-    seen: list[tuple[float, ...]] = []
-    work = forecast.work
-
-    def watched(*args: Any) -> forecast.Work:
-        found = work(*args)
-        seen.append(astuple(found))
-        return found
-
-    forecast.work = watched
-    try:
-        told = chosen.explain(epsilon=epsilon, delta=1e-6).forecast
-    finally:
-        forecast.work = work
-    return Point(name, seen[0], seconds, peak, told)
+    told = chosen.explain(epsilon=epsilon, delta=1e-6)
+    found = predictions(chosen, allocate(chosen, epsilon=epsilon, delta=1e-6))
+    done = work(chosen, {t.table: t.mechanism for t in told.tables}, found)
+    return Point(name, astuple(done), seconds, peak, told.forecast)
 
 
 def constants(found: list[Point]) -> None:
@@ -198,6 +190,9 @@ def compare(found: list[Point]) -> None:
         print(
             f"| {p.name} | {p.told.seconds:.1f} | {p.seconds:.1f} | {factor:.1f} | {p.told.memory / 1e6:.0f} | {peak} |"
         )
+    factors = [max(p.told.seconds / p.seconds, p.seconds / p.told.seconds) for p in found]
+    few = sum(f <= FACTOR for f in factors)
+    print(f"time is right within a factor of {FACTOR} in {few} of {len(found)}, and within {max(factors):.1f} in all")
     memory = max(max(p.told.memory / p.peak, p.peak / p.told.memory) for p in found if p.peak is not None)
     print(f"largest factor between memory foretold and measured: {memory:.1f}")
 

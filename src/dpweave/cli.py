@@ -257,14 +257,13 @@ def sample(
     require_free(out, overwrite=force, database=loaded.plan.database)
     with interruptible(out):
         copy = _sample_and_write(loaded, out, scale=scale, seed=seed, force=force, quiet=quiet)
-    rows = copy.rows
     if as_json:
         say_json(
             {
                 "target": without_password(out),
                 "scale": scale,
                 "seed": seed,
-                "rows": rows,
+                "rows": copy.rows,
                 "repairs": dict(copy.repairs),
             }
         )
@@ -349,7 +348,6 @@ def run(
         fitted.save(kept)
         copy = _sample_and_write(fitted, out, scale=scale, seed=seed, force=force, quiet=quiet)
         write_report(fitted, copy, page)
-    rows = copy.rows
     if as_json:
         certificate = json.loads(fitted.certificate.to_json())
         say_json(
@@ -357,7 +355,7 @@ def run(
                 "model": str(kept),
                 "target": without_password(out),
                 "report": str(page),
-                "rows": rows,
+                "rows": copy.rows,
                 "certificate": certificate,
             }
         )

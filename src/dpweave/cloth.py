@@ -135,12 +135,17 @@ class Cloth:
         present = self.codes[name].get(presence(key))
         return np.arange(self.rows[name]) if present is None else np.flatnonzero(present)
 
+    def position(self, base: str, path: Sequence[str]) -> IntArray:
+        """Row at the end of ``path`` for every row of ``base``, or -1."""
+        at = np.arange(self.rows[base])
+        for step in path:
+            at = np.where(at >= 0, np.append(self.links[base, step], -1)[at], -1)
+            base = self.plan.database[base].key[step].target
+        return at
+
     def units(self, name: str) -> IntArray:
         """Place of the protected unit that owns each row of a table, -1 where it has no owner."""
-        at = np.arange(self.rows[name])
-        for table, key in self.plan.promise.chain(name):
-            at = np.where(at >= 0, np.append(self.links[table, key], -1)[at], -1)
-        return at
+        return self.position(name, [key for _, key in self.plan.promise.chain(name)])
 
     def labels(self, name: str, keys: Sequence[ForeignKey]) -> tuple[IntArray, Mask]:
         """One number per combination of targets, and where a target is missing."""
@@ -168,9 +173,6 @@ class Cloth:
 
     def seen(self, base: str, attribute: Attribute) -> IntArray:
         """Codes of an attribute for every row of ``base``; where its path leads nowhere, code 0."""
-        at = np.arange(self.rows[base])
-        for step in attribute.path:
-            at = np.where(at >= 0, np.append(self.links[base, step], -1)[at], -1)
-            base = self.plan.database[base].key[step].target
-        codes = self.codes[base][attribute.column]
+        at = self.position(base, attribute.path)
+        codes = self.codes[self.plan.promise.graph.walk(base, attribute.path)][attribute.column]
         return np.asarray(np.where(at >= 0, np.append(codes, 0)[at], 0), dtype=np.int64)

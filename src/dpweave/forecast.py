@@ -21,7 +21,7 @@ from dpweave.relations import model_columns, relations
 from dpweave.worth import codes, moved, seen_rows, varying
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from dpweave.links.workload import Workload
     from dpweave.plan import KeyPlan, Plan
@@ -66,8 +66,8 @@ class Forecast:
 
 def forecast(plan: Plan, allocation: Allocation, mechanisms: Mapping[str, str]) -> Forecast:
     """Foretell a fit of ``plan``; ``mechanisms`` says how each private table is going to be modelled."""
-    found = {r: _predicted(plan, allocation, r) for r in relations(plan) if is_learned(plan, r)}
-    done = astuple(work(plan, mechanisms, {r: p.told for r, p in found.items()}))
+    found = predictions(plan, allocation)
+    done = astuple(work(plan, mechanisms, found))
     return Forecast(
         sum(a * b for a, b in zip(done, astuple(SECONDS), strict=True)),
         sum(a * b for a, b in zip(done, astuple(BYTES), strict=True)),
@@ -79,14 +79,19 @@ def forecast(plan: Plan, allocation: Allocation, mechanisms: Mapping[str, str]) 
 # -- errors ------------------------------------------------------------------------------------------------------------
 
 
-class _Predicted(NamedTuple):
+class Predicted(NamedTuple):
     """A relation's forecast, and the components of its links that counts would tell something of."""
 
     links: LinkForecast
     told: tuple[Workload, ...]
 
 
-def _predicted(plan: Plan, allocation: Allocation, relation: Relation) -> _Predicted:
+def predictions(plan: Plan, allocation: Allocation) -> dict[Relation, Predicted]:
+    """What is foretold of each relation that is learned."""
+    return {r: _predicted(plan, allocation, r) for r in relations(plan) if is_learned(plan, r)}
+
+
+def _predicted(plan: Plan, allocation: Allocation, relation: Relation) -> Predicted:
     from dpweave.links.design import predict_error, recommend_degree
 
     left, right = varying(plan, relation)
@@ -120,7 +125,7 @@ def _predicted(plan: Plan, allocation: Allocation, relation: Relation) -> _Predi
         best_k=found.order,
         best_max_degree=best,
     )
-    return _Predicted(links, found.heard)
+    return Predicted(links, found.heard)
 
 
 def _hidden(plan: Plan, relation: Relation, *, times: float = 1.0) -> float:
@@ -181,11 +186,11 @@ SECONDS = Work(
 BYTES = Work(fits=2.7e8, values=50.0, tree_cells=1e3, cells=200.0, whole=0.3, slices=7e7)
 """Bytes at the peak for each unit of work."""
 UNSEEN_TYPES = 200.0
-"""Row types of a public table: a plan does not say how many different rows it has."""
+"""Row types of a public table: a plan does not say how many different rows it has. Set with the databases of benchmarks/databases.py in view."""
 
 
-def work(plan: Plan, mechanisms: Mapping[str, str], told: Mapping[Relation, Sequence[Workload]]) -> Work:
-    """Add up what there is to do; ``told`` are the components of each relation that counts would tell something of."""
+def work(plan: Plan, mechanisms: Mapping[str, str], found: Mapping[Relation, Predicted]) -> Work:
+    """Add up what there is to do, ``found`` being what is foretold of each relation."""
     values = tree_cells = rounds = sets = counted = cells = whole = sliced = 0.0
     for table, mechanism in mechanisms.items():
         sizes = [codes(plan, table, c) for c in model_columns(plan, table)]
@@ -195,7 +200,7 @@ def work(plan: Plan, mechanisms: Mapping[str, str], told: Mapping[Relation, Sequ
             tree_cells += (sum(sizes) ** 2 - sum(s * s for s in sizes)) / 2
         elif mechanism in ("aim", "auto"):
             rounds += len(sizes) * pairs
-    for relation, components in told.items():
+    for relation, (_, components) in found.items():
         left, right = varying(plan, relation)
         links, target = _rows(plan, relation.table), plan.database[relation.table].key[relation.key].target
         others = _rows(plan, target) if target in plan.promise.private else UNSEEN_TYPES

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from dpweave.cloth import Cloth, Mask
-    from dpweave.plan import TablePlan
+    from dpweave.plan import KeyPlan, TablePlan
     from dpweave.schema.model import ForeignKey
     from dpweave.window import IntArray
 
@@ -40,9 +40,8 @@ def random_targets(
         target[chosen] = places[: len(chosen)]
         return target
     bound = 1 if plan.table.is_unique(key.key.columns) else key.max_degree
-    home = home_of(cloth, name, key.key, chosen)
-    if home is not None:
-        target[chosen] = at_home(home, bound=None if bound is None else cloth.room(name, key.key, bound), rng=rng)
+    if key.within:
+        target[chosen] = _at_home(cloth, name, key, chosen, target, rng)
         return target
     capacity = None if bound is None else cloth.room(name, key.key, bound)
     here, there = _agreement(cloth, plan, key.key)
@@ -134,12 +133,20 @@ def bring_home(cloth: Cloth, name: str, key_name: str) -> None:
     led = np.flatnonzero(links >= 0)
     away = led[(here[led] != there[links[led]]) | ((links[led] == led) if key.key.target == name else False)]
     links[away] = -1
-    home = home_of(cloth, name, key.key, away)
-    if len(away) and home is not None:
-        bound = 1 if cloth.plan.table[name].table.is_unique(key.key.columns) else key.max_degree
-        degree = np.bincount(links[links >= 0], minlength=len(there))
-        room = None if bound is None else cloth.room(name, key.key, bound) - degree
-        links[away] = at_home(home, bound=room, rng=cloth.rng("home", name, key_name))
+    if len(away):
+        links[away] = _at_home(cloth, name, key, away, links, cloth.rng("home", name, key_name))
+
+
+def _at_home(
+    cloth: Cloth, name: str, key: KeyPlan, rows: IntArray, links: IntArray, rng: np.random.Generator
+) -> IntArray:
+    """Any targets within their unit for some rows, as long as the other ``links`` leave room."""
+    bound = 1 if cloth.plan.database[name].is_unique(key.key.columns) else key.max_degree
+    degree = np.bincount(links[links >= 0], minlength=cloth.rows[key.key.target])
+    room = None if bound is None else cloth.room(name, key.key, bound) - degree
+    home = home_of(cloth, name, key.key, rows)
+    assert home is not None
+    return at_home(home, bound=room, rng=rng)
 
 
 def unloop(links: IntArray) -> None:

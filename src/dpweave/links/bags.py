@@ -405,15 +405,16 @@ def marginals(
     """
     if noisy.bag.centred:
         noisy, _ = uncentred(noisy, rows)
-    single = [i for i, code in enumerate(noisy.bag.codes) if len(code) <= 1]
+    bag, single = noisy.bag, [i for i, code in enumerate(noisy.bag.codes) if len(code) <= 1]
+    small = Bag(bag.columns, tuple(bag.codes[i] for i in single), tuple(bag.scales[i] for i in single), bag.clip)
     # Whole tables are linear in counts: of each code's noise alone they show where it goes.
-    alone = whole_tables(NoisyBag(noisy.bag, np.diag(noisy.noise)[single], noisy.sigma), shape)
+    alone = whole_tables(NoisyBag(small, np.diag(noisy.noise[single]), noisy.sigma), shape)
     out: list[tuple[NoisyMarginal, FloatArray | None]] = []
-    for columns, y in whole_tables(noisy, shape).items():
-        cover = alone[columns].T @ alone[columns] if len(columns) <= 1 else np.zeros((1, 1))
-        worst = math.sqrt(float(np.max(np.diag(np.atleast_2d(cover)))))
+    for columns, y in whole_tables(NoisyBag(small, noisy.counts[..., single], noisy.sigma), shape).items():
+        cover = np.atleast_2d(alone[columns].T @ alone[columns])
+        worst = math.sqrt(float(cover.diagonal().max()))
         if worst > 0:  # rows per cell are not counted in a centred bag
-            counts = NoisyMarginal(noisy.bag.columns + columns, np.rint(y).astype(np.int64), worst)
+            counts = NoisyMarginal(bag.columns + columns, np.rint(y).astype(np.int64), worst)
             out.append((counts, cover if columns else None))
     return out
 
