@@ -77,7 +77,7 @@ def test_fathers_are_in_the_home(method: str, acyclic: bool) -> None:
         assert (fathers.index.to_numpy() != led.index.to_numpy()).all()
         alone = copy.repairs.get("person.father within its unit", 0)
         wanted = source["person"].father.notna().mean() * len(person)
-        assert len(led) + alone == pytest.approx(wanted, rel=0.25)
+        assert len(led) + alone == pytest.approx(wanted, rel=0.1)
         if method == "map":  # men, where the home has any
             men = set(person[person.kind == "man"].home)
             assert (fathers.kind == "man")[[h in men for h in fathers.home]].mean() > 0.9
