@@ -92,6 +92,17 @@ def test_a_copy_that_is_made_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert copy["person"]["father"].null_count < 0.8 * copy["person"].num_rows
 
 
+def test_links_that_a_circle_costs_are_counted() -> None:
+    """Two persons in each home, one of whom leads to the other: where both are drawn as led, one of them cannot be."""
+    homes = 400
+    person = pd.DataFrame({"id": np.arange(2 * homes), "home": np.repeat(np.arange(homes), 2), "kind": "man"})
+    person["father"] = np.where(person.id % 2, person.id - 1, np.nan)
+    source = {"home": people(homes)["home"], "person": person}
+    plan = families(method="random", acyclic=True)
+    copy = dw.fit(source, plan, epsilon=50.0, delta=1e-5, insecure_seed=0).sample(seed=0)
+    assert copy.repairs["person.father within its unit"] > 0.15 * homes
+
+
 def test_another_table_of_the_same_unit_and_a_mandatory_key() -> None:
     rng = np.random.default_rng(1)
     plan = Plan(
