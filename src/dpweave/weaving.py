@@ -210,7 +210,8 @@ class Weaver:
             self._repeat(name)
             break_circles(self._cloth, name)
             for planned in self._plan.table[name].keys:
-                if planned.within and planned.acyclic:  # counted again: links that ran in a circle may have found no other
+                # Counted again: links that ran in a circle may have found no other.
+                if planned.within and planned.acyclic:
                     self._bring_home(name, planned.key.name)
             for key in self._plan.database[name].foreign_keys:
                 self._cloth.keep(name, (self._cloth.links[name, key.name] >= 0) | may_be_null(self._cloth, name, key))
