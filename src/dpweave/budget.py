@@ -190,6 +190,12 @@ def is_bagged(plan: Plan, relation: Relation) -> bool:
     return has_popular_targets(plan, relation) and link_method(plan, relation.table, relation.key) == "map"
 
 
+def is_clipped(plan: Plan, relation: Relation) -> bool:
+    """Whether a relation's links are counted with room for those that a unit mostly has (:mod:`dpweave.links.clipped`) where the rows are at hand."""
+    within = relation.joint is None and plan.promise.is_within(relation.table, relation.key)
+    return within and link_method(plan, relation.table, relation.key) == "map"
+
+
 def is_owned(plan: Plan, relation: Relation) -> bool:
     """Whether a relation's links are counted around what all rows show (:mod:`dpweave.links.centred`) where the rows are at hand."""
     owning = relation.joint is None and plan.promise.is_owning(relation.table, relation.key)

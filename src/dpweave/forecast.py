@@ -14,7 +14,8 @@ import math
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from dpweave.budget import Allocation, is_bagged, is_learned, is_owned, link_task
+from dpweave.budget import Allocation, is_bagged, is_clipped, is_learned, is_owned, link_task
+from dpweave.links.clipped import USUAL
 from dpweave.links.wiring import SLICE_CELLS, WHOLE_CELLS
 from dpweave.privacy.sensitivity import movement, units_of
 from dpweave.relations import model_columns, relations
@@ -133,6 +134,8 @@ def _hidden(plan: Plan, relation: Relation, *, times: float = 1.0) -> float:
     left, right = varying(plan, relation)
     if is_owned(plan, relation):
         return moved(plan, relation.view, (next(iter(left)), next(iter(right))), times=times)
+    if is_clipped(plan, relation):
+        return USUAL
     names = tuple(name for name, _ in relation.view.columns)
     return times * max(movement(plan.promise, relation.view, names, unit).l2 for unit in plan.promise.protected)
 

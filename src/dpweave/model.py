@@ -107,7 +107,7 @@ class Model:
         linker, warp = Rewiring(self.plan, self.release, self.fits, tell), Warp(common)
 
         def weave(part: Part) -> Woven:
-            weaver = Weaver(self.fabric, linker=linker, scale=scale, seed=seed, part=part, warp=warp)
+            weaver = Weaver(self.fabric, linker=linker, scale=scale, seed=seed, fits=linker.fits, part=part, warp=warp)
             return Woven(weaver.weave(), weaver.repairs)
 
         return (weave(Part(index, count)) for index in range(count))
@@ -139,7 +139,7 @@ class Rewiring:
         self._plan = plan
         self._release = release
         self._progress = progress
-        self._fits = dict(fits)
+        self.fits = dict(fits)
 
     def __call__(
         self, relation: Relation, problem: LinkProblem, degrees: Degrees, rng: np.random.Generator
@@ -156,9 +156,9 @@ class Rewiring:
         if not isinstance(method, Refittable):
             return method.wire(problem, measured, rng=rng, degrees=degrees)
         at = relation.table, relation.key
-        if at not in self._fits:
-            self._fits[at] = method.fit(problem, measured, rng=rng, degrees=degrees)
-        return method.draw(self._fits[at], problem, rng=rng, degrees=degrees)
+        if at not in self.fits:
+            self.fits[at] = method.fit(problem, measured, rng=rng, degrees=degrees)
+        return method.draw(self.fits[at], problem, rng=rng, degrees=degrees)
 
 
 def degree_counts(plan: Plan, release: Release) -> dict[tuple[str, str], tuple[tuple[int, ...], IntArray]]:

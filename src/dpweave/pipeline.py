@@ -18,6 +18,7 @@ from dpweave.budget import (
     favoured,
     is_bagged,
     is_category,
+    is_clipped,
     is_owned,
     link_method,
     link_task,
@@ -430,7 +431,7 @@ def _learn_links(
         name = link_task(relation).name
         if name not in shares:
             return None
-        bags = is_bagged(fabric.plan, relation) or is_owned(fabric.plan, relation)
+        bags = any(counted(fabric.plan, relation) for counted in (is_bagged, is_clipped, is_owned))
         window = _window(curator, relation.view, name, fabric.sizes, bags=bags)
         if window.units is not None:
             told = longer.get(relation.table, {})
@@ -450,7 +451,7 @@ def _learn_links(
         return result.pairs
 
     if shares:
-        Weaver(fabric, linker=learn, scale=1.0, seed=0).wire()
+        Weaver(fabric, linker=learn, scale=1.0, seed=0, fits=fits).wire()
     asked = {e["relation"] for e in found}
     left = [r for r in relations(fabric.plan) if f"{r.table}.{r.key}" not in asked]
     return [*found, *(_unlearned(fabric.plan, r) for r in left)], fits

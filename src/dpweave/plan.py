@@ -191,8 +191,9 @@ class Plan:
                     owning[table.name] = key.key.name
                 if key.max_degree is not None:
                     bounds[table.name, key.key.name] = key.max_degree
+        within = frozenset((t.name, k.key.name) for t in self.tables for k in t.keys if k.within)
         return Promise(
-            self.database, self.protect, frozenset(self.public), owning, bounds, self.neighbours, self.on_excess
+            self.database, self.protect, frozenset(self.public), owning, bounds, self.neighbours, self.on_excess, within
         )
 
     # -- making plans ----------------------------------------------------------------------------------------------

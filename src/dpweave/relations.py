@@ -179,11 +179,20 @@ def relations(plan: Plan) -> tuple[Relation, ...]:
             continue
         for key in keys:
             left = _columns(plan, name, (), wired)
+            if key.role == "owning":  # who has a father there is to come into a household with room for one
+                left += tuple((name_of(a), a) for a in map(Attribute, map(presence, seated_keys(plan, name))))
             right = _columns(plan, name, (key.key.name,), wired)
             kind: Kind = "one-to-one" if plan.database[name].is_unique(key.key.columns) else "one-to-many"
             out.append(Relation(name, key.key.name, kind, left, right))
             wired[name].append(key.key.name)
     return tuple(out)
+
+
+def seated_keys(plan: Plan, table: str) -> tuple[str, ...]:
+    """Keys of a table by which its rows lead to rows of it within their unit: these are chosen for each other (:mod:`dpweave.seating`)."""
+    keys = [k for k in plan.table[table].keys if k.within and k.key.target == table]
+    direct = len(plan.promise.chain(table)) == 1
+    return tuple(k.key.name for k in keys if direct and plan.database[table].is_nullable(k.key))
 
 
 def weaving_order(plan: Plan) -> tuple[str, ...]:
@@ -216,6 +225,8 @@ def _columns(plan: Plan, base: str, path: Path, wired: Mapping[str, list[str]]) 
     found = [Attribute(c, path) for c in _own(plan, here)]
     for key in wired.get(here, []):
         target = plan.database[here].key[key].target
+        if path and plan.promise.is_within(base, path[0]) and target not in plan.public:
+            continue  # its unit is that of both ends, and with whom it came there depends on this key
         found += [Attribute(c, (*path, key)) for c in _own(plan, target)]
     for workload in joined(plan):
         if workload.base == base:

@@ -21,9 +21,11 @@ from dpweave.relations import (
     presence_codecs,
     relations,
     repeating_key,
+    seated_keys,
     weaving_order,
 )
 from dpweave.schema.domain import Attribute, Bins, degree, presence
+from dpweave.seating import make_room, move_in
 from dpweave.tables.external import ExternalTable
 from dpweave.targets import bring_home, home_of, may_be_null, random_targets, repeat_pairs, seat, separate, unloop
 from dpweave.trees import break_circles
@@ -149,12 +151,14 @@ class Weaver:
         linker: Linker,
         scale: float,
         seed: int,
+        fits: Mapping[tuple[str, str], object] | None = None,
         part: Part | None = None,
         warp: Warp | None = None,
     ) -> None:
         self._fabric = fabric
         self._plan = fabric.plan
         self._linker = linker
+        self._fits = {} if fits is None else fits
         self._scale = scale
         self._cloth = Cloth(fabric.plan, fabric.public, seed=seed, part=part, warp=warp)
         self.repairs: dict[str, int] = {}
@@ -300,6 +304,7 @@ class Weaver:
                 self._cloth.links[relation.table, name] = random_targets(
                     self._cloth, relation.table, name, degrees=self._degrees(relation.table, name), rng=rng
                 )
+        self._seat(relation)
         for name in names:
             if self._plan.table[relation.table].key[name].within:
                 self._bring_home(relation.table, name)
@@ -307,6 +312,16 @@ class Weaver:
                 unloop(self._cloth.links[relation.table, name])
             if not table.is_nullable(table.key[name]):
                 self._cloth.keep(relation.table, self._cloth.links[relation.table, name] >= 0)
+
+    def _seat(self, relation: Relation) -> None:
+        """Let rows that lead to each other within a unit be of the same one."""
+        seated = seated_keys(self._plan, relation.table)
+        if self._plan.promise.owning.get(relation.table) == relation.key and seated:
+            make_room(self._cloth, relation, self._fits)
+        elif relation.key in seated:
+            problem, rows = self._problem(relation)
+            if problem is not None:
+                move_in(self._cloth, relation, self._fits, problem, rows)
 
     def _bring_home(self, name: str, key: str) -> None:
         """Let no row lead out of its unit, and count those that found no partner there."""

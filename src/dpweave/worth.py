@@ -26,6 +26,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from dpweave.links.centred import clip_for
+from dpweave.links.clipped import USUAL
 from dpweave.links.design import DECAY, FIRST_ORDER, STRONG, STRONGER
 from dpweave.privacy.sensitivity import movement, units_of
 from dpweave.relations import degree_codecs, is_centred, measured_columns, presence_codecs
@@ -229,6 +230,8 @@ def moved(plan: Plan, view: View, columns: tuple[str, ...], *, times: float = 1.
     That length is of evenly spread values (:func:`dpweave.links.centred.clip_for`). ``times`` asks for units that may own so many times as much.
     """
     most = times * max(movement(plan.promise, view, columns, unit).l2 for unit in plan.promise.protected)
+    if any(plan.promise.is_within(view.base, step) for c in columns for step in view.attribute[c].path[:1]):
+        return min(most, USUAL * times)
     own = [c for c in columns if not view.attribute[c].path]
     units = units_of(plan.promise, view) if own and is_centred(plan, view.base) else None
     if units is None or not units.hold(columns) or not units.shared.issuperset(c for c in columns if c not in own):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -110,16 +111,8 @@ def _drawn_at_home(
     fit: LinkFit, problem: LinkProblem, degrees: Degrees, home: Home, rng: np.random.Generator
 ) -> IntArray:
     """Links of rows that may lead to some others alone, each with at most one."""
-
-    def leans(i: IntArray, j: IntArray) -> FloatArray:
-        out = np.zeros(len(i))
-        for t, table in fit.theta.items():
-            codes = (*(problem.left[c][i] for c in t.left), *(problem.right[c][j] for c in t.right))
-            out += table[codes]
-        return out
-
     bound = 1 if problem.kind == "one-to-one" else degrees.right_bound
-    target = at_home(home, bound=bound, rng=rng, leans=leans)
+    target = at_home(home, bound=bound, rng=rng, leans=partial(fit.leans, problem.left, problem.right))
     linked = np.flatnonzero(target >= 0)
     return np.stack([linked, target[linked]], axis=1)
 

@@ -44,15 +44,15 @@ def at_home(
     """
     target = np.full(len(home.left), -1, dtype=np.int64)
     room = np.broadcast_to(len(target) if bound is None else bound, len(home.right)).astype(np.int64)
-    for i, j in _candidates(home):
+    for i, j in candidates(home):
         score = rng.gumbel(size=len(i)) + (0.0 if leans is None else leans(i, j))
         best = np.lexsort((-score, i))
         best = best[score[best] > -np.inf]  # others must not meet
-        _settle(i[best], j[best], score[best], target, room)
+        settle(i[best], j[best], score[best], target, room)
     return target
 
 
-def _settle(i: IntArray, j: IntArray, score: FloatArray, target: IntArray, room: IntArray) -> None:
+def settle(i: IntArray, j: IntArray, score: FloatArray, target: IntArray, room: IntArray) -> None:
     """Give each row i its best target as long as that has room, and then the next one; pairs come by row, the best first."""
     while len(i):
         first = np.flatnonzero(np.diff(i, prepend=-1))
@@ -64,7 +64,7 @@ def _settle(i: IntArray, j: IntArray, score: FloatArray, target: IntArray, room:
         i, j, score = i[left], j[left], score[left]
 
 
-def _candidates(home: Home) -> Iterator[tuple[IntArray, IntArray]]:
+def candidates(home: Home) -> Iterator[tuple[IntArray, IntArray]]:
     """Pairs of a left row and a right row of its group, block by block: all pairs of a group together, as they share targets."""
     order, by_group = np.argsort(home.left, kind="stable"), np.argsort(home.right, kind="stable")
     groups = home.left[order]

@@ -32,6 +32,7 @@ from dpweave.errors import UsageError
 from dpweave.links.bags import FIRST
 from dpweave.links.base import LinkProblem, LinkResult
 from dpweave.links.centred import Centred
+from dpweave.links.clipped import Clipped
 from dpweave.links.degrees import UNKNOWN, Degrees
 from dpweave.links.design import SILENT, default_variance
 from dpweave.links.drawing import draw_links
@@ -111,6 +112,15 @@ class LinkFit:
             return np.zeros((left.count, right.count))
         return LinkOperator(left, right, self._layout).laid_out(self._stacked)
 
+    def leans(
+        self, left: Mapping[str, IntArray], right: Mapping[str, IntArray], i: IntArray, j: IntArray
+    ) -> FloatArray:
+        """The same for some left rows ``i`` and right rows ``j``, pair by pair."""
+        out = np.zeros(len(i))
+        for t, table in self.theta.items():
+            out += table[(*(left[c][i] for c in t.left), *(right[c][j] for c in t.right))]
+        return out
+
     @cached_property
     def _layout(self) -> Layout:
         return Layout.of(tuple(self.theta), self.shape, self.shape)
@@ -174,13 +184,15 @@ class MAP:
         rho: float,
         progress: Callable[[str, float], None],
     ) -> Sequence[Noisy]:
-        """Measure what the design finds worth it: bags where links lead to public rows, else cliques, centred where rows have one owner.
+        """Measure what the design finds worth it: bags where links lead to public rows, else cliques: centred where rows have one owner, clipped where links stay within units.
 
         Where it is known how links spread over the left side, a small part counts all links first, and bags are centred around that.
         """
-        counts: Centred | Window = window
+        counts: Centred | Clipped | Window = window
         if window.units is not None and scene.is_owned(window.units):
             counts = Centred(window, window.units, scene.centre, scene.links)
+        elif window.units is not None and scene.problem.home is not None and window.units.hold(window.shape):
+            counts = Clipped(window, window.units, scene.links)
         elif window.units is not None and window.units.hold(window.shape):
             bags = scene.bags(design, window.units)
             counting, made = design.counting(bags)

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpweave.errors import UsageError
+from dpweave.links import clipped
 from dpweave.links.bags import UNSURE, Bags, Counted, outer, tables
 from dpweave.links.centred import Centre, counts_of, is_owned
+from dpweave.links.clipped import is_clipped
 from dpweave.links.degrees import whole
 from dpweave.links.design import Design, Margin, parts, told
 from dpweave.links.types import RowTypes
@@ -367,6 +369,8 @@ def _counted(scene: Scene, noisy: Noisy) -> dict[Workload, Counted]:
     unknown = [c for c in columns if c not in scene.left and c not in scene.right]
     if unknown:
         raise UsageError(f"measured column {unknown[0]!r} is on neither side of the relation")
+    if is_clipped(noisy):
+        return _counted(scene, clipped.counts_of(noisy, links=scene.links))
     if is_owned(noisy, scene.left):
         return _counted(scene, counts_of(noisy, scene.problem.shape, rows=scene.rows_in(noisy.bag.columns)))
     if isinstance(noisy, NoisyBag):

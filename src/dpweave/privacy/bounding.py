@@ -26,7 +26,8 @@ class Bounding:
 
     Formal guarantees:
       - Step 1 looks at rows of one unit only: removing a unit removes its rows and changes no other row.
-      - Step 2 never removes a row: it nulls the links of all but the first ``max_degree`` rows that lead to a target.
+      - Step 2 never removes a row: it nulls the links of all but the first ``max_degree`` rows that lead to a target, and before
+        that those of a key that stays ``within`` units which lead to another unit (Theorem 7).
       - The order of rows is a hash of the row's own key under a salt drawn fresh for each fit; it depends on no other row.
       - Under ``record`` nothing is cut unless ``on_excess = "truncate"``; :meth:`check` refuses what breaks a bound.
     """
@@ -148,7 +149,9 @@ class Bounding:
         return raw.inner_join(left, raw.rid == left.left).drop("left")
 
     def kept(self, name: str) -> Any:
-        """Rows of a table after step 1, with ``rid`` and, for an owned table, ``owner``: the columns of keys at least."""
+        """Rows of a table after step 1: the columns of keys at least, ``rid`` and, for private ones, ``unit``, the ``rid`` of the protected row
+        that each belongs to. Owned tables have ``owner``, too; both are null in rows without one.
+        """
         if name not in self._kept:
             self._kept[name] = self.source.materialise(self._bounded_rows(self.promise.database[name]))
         return self._kept[name]
@@ -163,16 +166,17 @@ class Bounding:
         key_name = self.promise.owning.get(table.name)
         if key_name is not None and table.name not in self.promise.public:
             rows = self._keep_first(table, table.key[key_name], rows)
-        if self._numbered:
-            return rows
-        return rows.mutate(rid=ibis.row_number().over(order_by=self.order(table.name, rows)).cast("int64"))
+        if not self._numbered:
+            rows = rows.mutate(rid=ibis.row_number().over(order_by=self.order(table.name, rows)).cast("int64"))
+        return rows.mutate(unit=rows.rid) if table.name in self.promise.protected else rows
 
     def _keep_first(self, table: Table, key: ForeignKey, rows: Any) -> Any:
         """Drop rows beyond the bound of their owner, and all rows whose owner was dropped."""
         import ibis
 
         owner = self.promise.database[key.target]
-        rows = self._follow(table, key, rows, self.kept(owner.name), "rid", "owner")
+        for wanted, name in (("rid", "owner"), ("unit", "unit")):
+            rows = self._follow(table, key, rows, self.kept(owner.name), wanted, name)
         if owner.name not in self.promise.protected:
             raw = self.raw(owner.name).mutate(there=ibis.literal(1, "int8"))
             rows = self._follow(table, key, rows, raw, "there", "there")
@@ -205,12 +209,22 @@ class Bounding:
                 rows = rows.mutate(**{link: rows.owner})
                 continue
             rows = self._follow(table, key, rows, self.kept(key.target), "rid", link)
+            if self.promise.is_within(table.name, key.name):
+                rows = self._inside(table, key, rows, link)
             if self.promise.is_private(key) and self._cuts:
                 rank = ibis.row_number().over(group_by=rows[link], order_by=self.order(table.name, rows))
                 rows = rows.mutate(rank=rank)
                 keep = rows["rank"] < self.promise.bounds[table.name, key.name]
                 rows = rows.mutate(**{link: ibis.ifelse(keep, rows[link], ibis.null("int64"))}).drop("rank")
         return rows
+
+    def _inside(self, table: Table, key: ForeignKey, rows: Any, link: str) -> Any:
+        """Let links lead nowhere unless both ends belong to the same protected row, which both must have."""
+        import ibis
+
+        rows = self._follow(table, key, rows, self.kept(key.target), "unit", "theirs")
+        same = ibis.ifelse(rows.unit == rows.theirs, rows[link], ibis.null("int64"))
+        return rows.mutate(**{link: same}).drop("theirs")
 
     def children(self, name: str, key: ForeignKey) -> Any:
         """Count, per ``rid`` of the target, the rows that lead to it: before its own cut, so degrees keep their tails.

@@ -43,6 +43,8 @@ class Promise:
     neighbours: Neighbours = "entity"
     on_excess: Literal["refuse", "truncate"] = "refuse"
     """What to do under ``record`` when a bound does not hold; ``entity`` always truncates."""
+    within: frozenset[tuple[str, str]] = frozenset()
+    """Linking keys, as (table, key), whose links count under ``entity`` only where they lead to a row of the same unit."""
 
     def __post_init__(self) -> None:
         names = self.database.names
@@ -71,6 +73,12 @@ class Promise:
             raise PlanError(f"on_excess must be 'refuse' or 'truncate', not {self.on_excess!r}")
         for table in self.database:
             self._check_table(table.name)
+        for name, key_name in self.within:
+            ends = {name, self.database[name].key[key_name].target}
+            if self.is_owning(name, key_name) or ends & self.public or len({self.root(t) for t in ends}) > 1:
+                raise PlanError(
+                    f"{key_name!r} of {name!r} cannot stay within units: link rows of one protected table's units"
+                )
 
     def _check_table(self, name: str) -> None:
         table = self.database[name]
@@ -153,6 +161,10 @@ class Promise:
         """Whether ``key`` leads from a row to its owner."""
         return self.owning.get(table) == key
 
+    def is_within(self, table: str, key: str) -> bool:
+        """Whether links by ``key`` lead to rows of the same unit alone."""
+        return self.neighbours == "entity" and (table, key) in self.within
+
     def chain(self, table: str) -> tuple[tuple[str, str], ...]:
         """Owning keys from ``table`` up to its protected table, as (table, key)."""
         steps: list[tuple[str, str]] = []
@@ -179,9 +191,10 @@ class Promise:
         """Say the promise in plain words."""
         who = " or ".join(f"one row of {t}" for t in self.protected)
         if self.neighbours == "entity":
+            kept = "".join(f" Links by {t}.{k} that leave their unit are not counted." for t, k in sorted(self.within))
             return (
                 f"Whoever sees the release can hardly tell whether {who}, with everything it owns, is in the database. "
-                "Units that own more rows than the bounds allow are counted with their first rows only."
+                f"Units that own more rows than the bounds allow are counted with their first rows only.{kept}"
             )
         text = f"Whoever sees the release can hardly tell what {who} says and what it is linked to; table sizes are not hidden by the neighbour relation."
         if self.on_excess == "truncate":

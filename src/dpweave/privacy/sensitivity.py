@@ -181,7 +181,8 @@ class _Calculus:
         bound = self.promise.bounds[table, key.name]
         inherited = bound * further
         entity = self.promise.neighbours == "entity"
-        if self.promise.is_owning(table, key.name) or (self._is_relationship(table) and not entity):
+        stays = self.promise.is_owning(table, key.name) or self.promise.is_within(table, key.name)
+        if stays or (self._is_relationship(table) and not entity):
             return inherited
         if entity:
             return inherited + _Staying(gained=self._removed(table), lost=bound * self._removed(key.target))
@@ -242,4 +243,5 @@ class _Calculus:
             return False
         (name,) = first
         key = self.promise.database[self.view.base].key[name]
-        return self.promise.is_private(key) and not self.promise.is_owning(self.view.base, name)
+        stays = self.promise.is_owning(self.view.base, name) or self.promise.is_within(self.view.base, name)
+        return self.promise.is_private(key) and not stays

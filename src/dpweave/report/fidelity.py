@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dpweave.budget import Task, link_method
+from dpweave.links import clipped
 from dpweave.links.bags import marginals
 from dpweave.links.centred import counts_of, is_owned
+from dpweave.links.clipped import is_clipped
 from dpweave.links.degrees import buckets
 from dpweave.privacy.release import Measured
 from dpweave.relations import degree_codecs, derived_codecs, relations
@@ -263,6 +265,9 @@ def _link_measurements(model: Model, coded: CodedDatabase, relation: Relation) -
     attributes = dict((*relation.left, *relation.right))
     sizes = [{n: _codec(model, relation.table, a).size for n, a in side} for side in (relation.left, relation.right)]
     for bagged in bags:
+        if is_clipped(bagged.noisy):
+            found.append(_Counts(Measured(what, bagged.view, (), clipped.counts_of(bagged.noisy, links=links)), None))
+            continue
         rows = links * _shares(coded, relation, [attributes[c] for c in bagged.noisy.bag.columns])
         if is_owned(bagged.noisy, sizes[0]):
             found.append(_Counts(Measured(what, bagged.view, (), counts_of(bagged.noisy, sizes[0], rows=rows)), None))
