@@ -169,10 +169,12 @@ class Cloth:
             return derived[attribute.column]
         column = self.plan.table[table].column[attribute.column]
         assert isinstance(column.domain, Categories | Bins | Opaque)
-        return Codec(column.column, column.domain)
+        codec = Codec(column.column, column.domain)
+        return codec if self.plan.promise.required(base, attribute.path) == attribute.path else codec.optional
 
     def seen(self, base: str, attribute: Attribute) -> IntArray:
-        """Codes of an attribute for every row of ``base``; where its path leads nowhere, code 0."""
+        """Codes of an attribute for every row of ``base``; where its path leads nowhere, that of null."""
         at = self.position(base, attribute.path)
         codes = self.codes[self.plan.promise.graph.walk(base, attribute.path)][attribute.column]
-        return np.asarray(np.where(at >= 0, np.append(codes, 0)[at], 0), dtype=np.int64)
+        nowhere = self.codec(base, attribute).null_code if attribute.path else 0
+        return np.asarray(np.where(at >= 0, np.append(codes, 0)[at], nowhere), dtype=np.int64)

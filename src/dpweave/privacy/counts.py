@@ -54,9 +54,12 @@ class Counts:
 
     def codec(self, view: View, name: str) -> Codec:
         """Return the codec of a column of a view."""
-        attribute = view.attribute[name]
-        table = self._bounding.promise.graph.walk(view.base, attribute.path)
-        return self._codecs[table, attribute.column]
+        return self._codec(view.base, view.attribute[name])
+
+    def _codec(self, base: str, attribute: Attribute) -> Codec:
+        promise, path = self._bounding.promise, attribute.path
+        codec = self._codecs[promise.graph.walk(base, path), attribute.column]
+        return codec if promise.required(base, path) == path else codec.optional
 
     def has_codec(self, table: str, column: str) -> bool:
         """Whether a column's codes are known."""
@@ -67,15 +70,15 @@ class Counts:
         if not self._bounding.source.embedded:
             return tuple(self._in_engine(view, clique) for clique in cliques)
         found: dict[Columns, IntArray] = {}
-        for needs in {_needs(view, clique) for clique in cliques}:
-            alike = [clique for clique in cliques if _needs(view, clique) == needs]
+        for needs in {self._needs(view, clique) for clique in cliques}:
+            alike = [clique for clique in cliques if self._needs(view, clique) == needs]
             found |= self._in_memory(view, alike, self._present(view.base, *needs))
         return tuple(found[clique] for clique in cliques)
 
     def bag(self, view: View, bag: Bag) -> IntArray:
         """Return clipped sums over the units' rows that lead somewhere by all that is asked for: columns, then codes."""
         unit = self._position(view.base, tuple(key for _, key in self._bounding.promise.chain(view.base)))
-        there = self._present(view.base, *_needs(view, bag.reach))
+        there = self._present(view.base, *self._needs(view, bag.reach))
         rows = np.flatnonzero(unit >= 0 if there is None else (unit >= 0) & there)
         rows = rows[np.argsort(unit[rows], kind="stable")]
         codes = {name: self._seen(view.base, view.attribute[name])[rows] for name in bag.reach}
@@ -122,6 +125,13 @@ class Counts:
             found |= {clique: summed(counts, block, clique) for clique in inside}
         return found
 
+    def _needs(self, view: View, clique: Columns) -> tuple[tuple[Path, ...], tuple[str, ...]]:
+        """Paths that must lead somewhere, and keys by which a row must be a newcomer, for it to count."""
+        keys = [parse_newcomer(view.attribute[name].column) for name in clique]
+        required = {self._bounding.promise.required(view.base, path) for path in view.paths(clique)}
+        every = {path[:i] for path in (*required, *view.linked) for i in range(1, len(path) + 1)}
+        return tuple(sorted(every)), tuple(key for key in keys if key)
+
     def _present(self, base: str, paths: tuple[Path, ...], keys: tuple[str, ...]) -> Codes | None:
         """Rows whose paths all lead somewhere and which are newcomers by ``keys``; None where that is every row."""
 
@@ -139,7 +149,11 @@ class Counts:
         table = self._bounding.promise.graph.walk(base, path)
 
         def make() -> Codes:
-            return _taken(self._codes(table, column), self._position(base, path), 0)
+            codec = self._codec(base, attribute)
+            small = np.promote_types(self._codes(table, column).dtype, np.min_scalar_type(codec.null_code))
+            return _taken(
+                self._codes(table, column).astype(small, copy=False), self._position(base, path), codec.null_code
+            )
 
         return self._once(("seen", base, column, path), make)
 
@@ -212,17 +226,21 @@ class Counts:
 
         promise = self._bounding.promise
         rows = self._bounding.linked(view.base).mutate(p=ibis._.rid)
+        needed = self._needs(view, clique)[0]
         for path in view.paths(clique):
             here = promise.graph.walk(view.base, path[:-1])
-            rows = self._step(rows, here, path)
+            rows = self._step(rows, here, path, "inner" if path in needed else "left")
         names = []
         for i, name in enumerate(clique):
             attribute = view.attribute[name]
             table = promise.graph.walk(view.base, attribute.path)
             own, code = self._coded(self._bounding.rows(table), table, attribute.column)
             coded = own.select(r=own.rid, **{f"code{i}": code}).view()
-            rows = rows.inner_join(coded, rows[_at(attribute.path)] == coded.r).drop("r")
+            how = "inner" if attribute.path in ((), *needed) else "left"
+            rows = rows.join(coded, rows[_at(attribute.path)] == coded.r, how=how).drop("r")
             names.append(f"code{i}")
+            if how == "left":
+                rows = rows.mutate(**{names[-1]: rows[names[-1]].fill_null(self.codec(view, name).null_code)})
             if parse_newcomer(attribute.column):
                 rows = rows.filter(rows[names[-1]].notnull())
         if not clique:
@@ -232,12 +250,12 @@ class Counts:
         out[tuple(cells[n].to_numpy() for n in names)] = cells["n"].to_numpy()
         return out
 
-    def _step(self, rows: Any, here: str, path: Path) -> Any:
-        """Add the row number at the end of ``path``, dropping rows that lead nowhere."""
+    def _step(self, rows: Any, here: str, path: Path, how: str) -> Any:
+        """Add the row number at the end of ``path``, dropping rows that lead nowhere if the join is ``inner``."""
         links = self._bounding.linked(here)
         link = links[self._bounding.link_name(here, path[-1])]
         step = links.filter(link.notnull()).select(r=links.rid, **{_at(path): link}).view()
-        return rows.inner_join(step, rows[_at(path[:-1])] == step.r).drop("r")
+        return rows.join(step, rows[_at(path[:-1])] == step.r, how=how).drop("r")
 
     # -- coding ----------------------------------------------------------------------------------------------------
 
@@ -265,12 +283,6 @@ class Counts:
             return linked, ibis.ifelse(again | (link >= codec.size), ibis.null("int64"), link)
         value = rows[self._bounding.column_name(table, column)]
         return codec.coded(rows, value, has_nan=self._bounding.source.connection.name != "sqlite")
-
-
-def _needs(view: View, clique: Columns) -> tuple[tuple[Path, ...], tuple[str, ...]]:
-    """Paths that must lead somewhere, and keys by which a row must be a newcomer, for it to count."""
-    keys = [parse_newcomer(view.attribute[name].column) for name in clique]
-    return view.paths(clique), tuple(key for key in keys if key)
 
 
 def _repeats(linked: Any, link: Any, order: list[Any]) -> Any:

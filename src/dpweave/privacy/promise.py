@@ -165,6 +165,19 @@ class Promise:
         """Whether links by ``key`` lead to rows of the same unit alone."""
         return self.neighbours == "entity" and (table, key) in self.within
 
+    def required(self, base: str, path: tuple[str, ...]) -> tuple[str, ...]:
+        """The part of a path that must lead somewhere for a row of ``base`` to count.
+
+        Public rows at its end that a key may fail to lead to are no part of it: there a column is null, as in an outer join.
+        """
+        needed = path
+        for i in reversed(range(len(path))):
+            table = self.database[self.graph.walk(base, path[:i])]
+            if self.is_private(table.key[path[i]]):
+                break
+            needed = path[:i] if table.is_nullable(table.key[path[i]]) else needed
+        return needed
+
     def chain(self, table: str) -> tuple[tuple[str, str], ...]:
         """Owning keys from ``table`` up to its protected table, as (table, key)."""
         steps: list[tuple[str, str]] = []

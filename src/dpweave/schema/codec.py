@@ -7,7 +7,7 @@ have a defined code, so that nothing that happens after rows were read depends o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,11 @@ class Codec:
     def size(self) -> int:
         """Number of codes."""
         return size(self.domain, nullable=self.column.nullable)
+
+    @property
+    def optional(self) -> Codec:
+        """The same where rows may lead nowhere, which counts as null."""
+        return self if self.column.nullable else replace(self, column=replace(self.column, nullable=True))
 
     @property
     def ordered(self) -> int:
