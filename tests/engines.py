@@ -15,7 +15,7 @@ from dpweave.schema.codec import Codec
 from dpweave.schema.domain import Bins, Categories, newcomer, parse_degree, presence, repetition
 from dpweave.schema.model import Column, Type
 from dpweave.sources import open_source
-from tests.oracle import CAP, Rows, World, keys_of
+from tests.oracle import CAP, NOWHERE, Rows, World, keys_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -109,6 +109,18 @@ def as_cells(array: np.ndarray[Any, Any]) -> Counter[tuple[int, ...]]:
         if array.ndim
         else Counter({(): int(array)})
     )
+
+
+def seen_cells(
+    counts: Counts, view: View, columns: tuple[str, ...], array: np.ndarray[Any, Any]
+) -> Counter[tuple[int, ...]]:
+    """The same as the oracle says it: no column here is null but where a public row is not there."""
+    codecs = [counts.codec(view, c) for c in columns]
+    found: Counter[tuple[int, ...]] = Counter()
+    for cell, n in as_cells(array).items():
+        lacking = (codec.column.nullable and code == codec.null_code for code, codec in zip(cell, codecs, strict=True))
+        found[tuple(NOWHERE if lacks else code for lacks, code in zip(lacking, cell, strict=True))] += n
+    return found
 
 
 def both_ways(

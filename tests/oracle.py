@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
+import random
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -28,13 +29,15 @@ from dpweave.schema.domain import (
 from dpweave.schema.model import Column, Database, ForeignKey, Table, Type
 
 if TYPE_CHECKING:
-    import random
     from collections.abc import Iterator, Mapping
 
 Row = dict[str, "int | None"]
 Rows = dict[str, dict[int, Row]]
 Order = "Mapping[tuple[str, int], float]"
 Gone = set[tuple[str, int]]
+
+NOWHERE = -1
+"""Code of a column of a public row that is not there."""
 
 CAP = 4
 """Degrees are counted up to here; larger ones share the last code."""
@@ -52,6 +55,7 @@ def make_promise(
     bounds: Mapping[tuple[str, str], int] | None = None,
     neighbours: str = "entity",
     on_excess: str = "refuse",
+    within: frozenset[tuple[str, str]] = frozenset(),
 ) -> Promise:
     """A promise over tables given as ``{name: (columns, {key: target})}``; every table has a primary key ``id``."""
     database = Database(
@@ -69,7 +73,16 @@ def make_promise(
             for name, (columns, keys) in tables.items()
         )
     )
-    return Promise(database, protect, frozenset(public), owning or {}, bounds or {}, neighbours, on_excess)  # type: ignore[arg-type]
+    return Promise(
+        database,
+        protect,
+        frozenset(public),
+        owning or {},
+        bounds or {},
+        neighbours,  # type: ignore[arg-type]
+        on_excess,  # type: ignore[arg-type]
+        within,
+    )
 
 
 def keys_of(promise: Promise, table: str) -> dict[str, str]:
@@ -131,12 +144,26 @@ def bound(rows: Rows, promise: Promise, order: Order) -> Bounded:  # type: ignor
             for ident in sorted(kept[table], key=lambda i: order[table, i]):
                 at = kept[table][ident][key]
                 leads = at if at in kept[target] else None
+                if leads is not None and promise.neighbours == "entity" and (table, key) in promise.within:
+                    unit = protected_row(kept, promise, table, ident)
+                    leads = leads if unit and unit == protected_row(kept, promise, target, leads) else None
                 if leads is not None and cuts and is_private(promise, target) and promise.owning.get(table) != key:
                     places[leads] += 1
                     if places[leads] > promise.bounds[table, key]:
                         leads = None
                 links[table, ident, key] = leads
     return Bounded(rows, kept, links, order)
+
+
+def protected_row(kept: Rows, promise: Promise, table: str, ident: int) -> tuple[str, int] | None:
+    """The protected row that a row belongs to, by its owner, its owner's owner and so on; None where one is missing."""
+    while table not in promise.protected:
+        owner = keys_of(promise, table)[promise.owning[table]]
+        at = kept[table][ident][promise.owning[table]]
+        if at is None or at not in kept[owner]:
+            return None
+        table, ident = owner, at
+    return table, ident
 
 
 def holds_bounds(rows: Rows, promise: Promise) -> bool:
@@ -154,22 +181,39 @@ def holds_bounds(rows: Rows, promise: Promise) -> bool:
 
 
 def count(bounded: Bounded, promise: Promise, view: View, columns: tuple[str, ...]) -> Counter[tuple[int, ...]]:
-    """Occupied cells of the marginal of ``view`` over ``columns``."""
+    """Occupied cells of the marginal of ``view`` over ``columns``. Beyond private rows, a public one that is not there is ``NOWHERE``."""
     cells: Counter[tuple[int, ...]] = Counter()
     attributes = [dict(view.columns)[c] for c in columns]
     for ident in bounded.rows[view.base]:
         if any(_walk(bounded, promise, view.base, ident, path) is None for path in view.linked):
             continue
         ends = [_walk(bounded, promise, view.base, ident, a.path) for a in attributes]
-        if any(end is None for end in ends):
+        if any(
+            end is None and not _is_optional(bounded, promise, view.base, ident, a.path)
+            for end, a in zip(ends, attributes, strict=True)
+        ):
             continue
         new = [k for a in attributes if (k := parse_newcomer(a.column))]
         if any(
             bounded.links[view.base, ident, k] is None or _repeats(bounded, promise, view.base, ident, k) for k in new
         ):
             continue
-        cells[tuple(_code(bounded, promise, *end, a.column) for end, a in zip(ends, attributes, strict=True))] += 1  # type: ignore[misc]
+        codes = (
+            _code(bounded, promise, *end, a.column) if end else NOWHERE for end, a in zip(ends, attributes, strict=True)
+        )
+        cells[tuple(codes)] += 1
     return cells
+
+
+def _is_optional(bounded: Bounded, promise: Promise, table: str, ident: int, path: tuple[str, ...]) -> bool:
+    """Whether a path that leads nowhere breaks off at a public row, with nothing but public rows to come; all keys here may be null."""
+    ends = [table]
+    for key in path:
+        ends.append(keys_of(promise, ends[-1])[key])
+    for i in range(len(path)):
+        if _walk(bounded, promise, table, ident, path[: i + 1]) is None:
+            return all(end in promise.public for end in ends[i + 1 :])
+    return False
 
 
 def rows_by_unit(
@@ -183,8 +227,15 @@ def rows_by_unit(
         root = _walk(bounded, promise, view.base, ident, chain)
         ends = [_walk(bounded, promise, view.base, ident, a.path) for a in attributes]
         linked = [_walk(bounded, promise, view.base, ident, path) for path in view.linked]
-        if root is not None and None not in (*ends, *linked):
-            codes = (_code(bounded, promise, *end, a.column) for end, a in zip(ends, attributes, strict=True))  # type: ignore[misc]
+        there = all(
+            end or _is_optional(bounded, promise, view.base, ident, a.path)
+            for end, a in zip(ends, attributes, strict=True)
+        )
+        if root is not None and there and None not in linked:
+            codes = (
+                _code(bounded, promise, *end, a.column) if end else NOWHERE
+                for end, a in zip(ends, attributes, strict=True)
+            )
             out.setdefault(root[1], []).append(tuple(codes))
     return out
 
@@ -408,7 +459,8 @@ class World:
 def random_promise(
     rng: random.Random, neighbours: str, *, on_excess: str = "refuse"
 ) -> tuple[Promise, dict[str, tuple[str, ...]]]:
-    """Chains, stars, junctions, self-references, several protected and public tables, several keys to one parent."""
+    """Chains, stars, junctions, self-references, several protected and public tables, several keys to one parent, keys within units."""
+    within = random.Random(rng.getrandbits(32))
     names = [f"t{i}" for i in range(rng.randint(1, 5))]
     protect, public, owning = [names[0]], [], {}
     keys: dict[str, dict[str, str]] = {n: {} for n in names}
@@ -435,6 +487,11 @@ def random_promise(
         if t not in public
     }
     columns = {n: tuple(f"x{j}" for j in range(rng.choice([1, 1, 2]))) for n in names}
+
+    def root(n: str) -> str:
+        return n if n in protect else root(keys[n][owning[n]])
+
+    inside = [(n, k) for n, k in bounds if owning.get(n) != k and root(n) == root(keys[n][k])]
     promise = make_promise(
         {n: (columns[n], keys[n]) for n in names},
         protect=tuple(protect),
@@ -443,6 +500,7 @@ def random_promise(
         bounds=bounds,
         neighbours=neighbours,
         on_excess=on_excess,
+        within=frozenset(at for at in inside if within.random() < 0.5),
     )
     return promise, columns
 

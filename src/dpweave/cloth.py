@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dpweave.plan import Plan
-    from dpweave.schema.domain import Attribute
+    from dpweave.schema.domain import Attribute, Path
     from dpweave.schema.model import ForeignKey
     from dpweave.window import IntArray
 
@@ -161,8 +161,8 @@ class Cloth:
             span *= size
         return label, null
 
-    def codec(self, base: str, attribute: Attribute) -> Codec:
-        """Return the codec of an attribute as seen from ``base``."""
+    def codec(self, base: str, attribute: Attribute, linked: Sequence[Path] = ()) -> Codec:
+        """Return the codec of an attribute as seen from rows of ``base`` that lead somewhere by all of ``linked``."""
         table = self.plan.promise.graph.walk(base, attribute.path)
         derived = derived_codecs(self.plan, table) if table not in self.plan.public else {}
         if attribute.column in derived:
@@ -170,7 +170,7 @@ class Cloth:
         column = self.plan.table[table].column[attribute.column]
         assert isinstance(column.domain, Categories | Bins | Opaque)
         codec = Codec(column.column, column.domain)
-        return codec if self.plan.promise.required(base, attribute.path) == attribute.path else codec.optional
+        return codec.optional if self.plan.promise.may_lack(base, attribute.path, tuple(linked)) else codec
 
     def seen(self, base: str, attribute: Attribute) -> IntArray:
         """Codes of an attribute for every row of ``base``; where its path leads nowhere, that of null."""

@@ -266,7 +266,7 @@ def _served(plan: Plan, allocation: Allocation) -> Iterable[ServedWorkload]:
         part = weight / (1 + sum(favoured(plan, task).values()))
         view = task_view(plan, task)
         l2 = moved(plan, view, workload.names)
-        cells = math.prod(seen_codes(plan, workload.base, a) for a in workload.attributes)
+        cells = math.prod(seen_codes(plan, workload.base, a, view.linked) for a in workload.attributes)
         sigma = gaussian_sigma(l2, part * allocation.tasks[task])
         relation = next((r for r in relations(plan) if link_task(r) == task and is_bagged(plan, r)), None)
         units = None if relation is None else units_of(plan.promise, relation.view)

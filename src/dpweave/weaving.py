@@ -439,7 +439,8 @@ class Weaver:
             links = min(links, self._cloth.rows[start] * partners)
         left = {n: self._cloth.seen(start, Attribute(a.column, a.path[skip:]))[rows] for n, a in relation.left}
         right = {n: self._cloth.seen(key.target, Attribute(a.column, a.path[1:])) for n, a in relation.right}
-        codecs = {n: self._cloth.codec(relation.table, a) for n, a in (*relation.left, *relation.right)}
+        linked = relation.view.linked
+        codecs = {n: self._cloth.codec(relation.table, a, linked) for n, a in (*relation.left, *relation.right)}
         seen_links = self._fabric.sizes[relation.table] * self._fabric.share(relation.table, relation.key)
         problem = LinkProblem(
             left,

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from dpweave.plan import Plan
     from dpweave.relations import Relation
-    from dpweave.schema.domain import Attribute
+    from dpweave.schema.domain import Attribute, Path
 
 UNDECLARED_ROWS = 10_000
 """Rows that a protected table is taken to have where the plan does not say; an owner is taken to use half of its bounds."""
@@ -182,18 +182,19 @@ def _is_selective(plan: Plan, relation: Relation) -> bool:
 def varying(plan: Plan, relation: Relation) -> tuple[dict[str, int], dict[str, int]]:
     """Columns of either side that can differ from row to row, with about how many codes they have."""
     sides = (
-        {name: seen_codes(plan, relation.table, a) for name, a in side} for side in (relation.left, relation.right)
+        {name: seen_codes(plan, relation.table, a, relation.view.linked) for name, a in side}
+        for side in (relation.left, relation.right)
     )
     left, right = ({name: n for name, n in side.items() if n > 1} for side in sides)
     return left, right
 
 
-def seen_codes(plan: Plan, base: str, attribute: Attribute) -> int:
-    """Number of codes of a column as rows of ``base`` see it: null too where they may lead nowhere."""
-    table, path = plan.promise.graph.walk(base, attribute.path), attribute.path
+def seen_codes(plan: Plan, base: str, attribute: Attribute, linked: tuple[Path, ...]) -> int:
+    """Number of codes of a column as rows of ``base`` see it that lead somewhere by all of ``linked``: null too where they may lead nowhere."""
+    table = plan.promise.graph.walk(base, attribute.path)
     planned = plan.table[table].column.get(attribute.column)
-    may_lack = planned is not None and not planned.column.nullable and plan.promise.required(base, path) != path
-    return codes(plan, table, attribute.column) + may_lack
+    lacking = plan.promise.may_lack(base, attribute.path, linked)
+    return codes(plan, table, attribute.column) + (lacking and planned is not None and not planned.column.nullable)
 
 
 def codes(plan: Plan, table: str, column: str) -> int:

@@ -54,12 +54,12 @@ class Counts:
 
     def codec(self, view: View, name: str) -> Codec:
         """Return the codec of a column of a view."""
-        return self._codec(view.base, view.attribute[name])
+        return self._codec(view.base, view.attribute[name], view.linked)
 
-    def _codec(self, base: str, attribute: Attribute) -> Codec:
+    def _codec(self, base: str, attribute: Attribute, linked: tuple[Path, ...] = ()) -> Codec:
         promise, path = self._bounding.promise, attribute.path
         codec = self._codecs[promise.graph.walk(base, path), attribute.column]
-        return codec if promise.required(base, path) == path else codec.optional
+        return codec.optional if promise.may_lack(base, path, linked) else codec
 
     def has_codec(self, table: str, column: str) -> bool:
         """Whether a column's codes are known."""

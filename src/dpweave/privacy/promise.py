@@ -178,6 +178,10 @@ class Promise:
             needed = path[:i] if table.is_nullable(table.key[path[i]]) else needed
         return needed
 
+    def may_lack(self, base: str, path: tuple[str, ...], linked: tuple[tuple[str, ...], ...] = ()) -> bool:
+        """Whether rows of ``base`` that lead somewhere by all of ``linked`` may lead nowhere by ``path`` and count all the same."""
+        return self.required(base, path) != path and not any(p[: len(path)] == path for p in linked)
+
     def chain(self, table: str) -> tuple[tuple[str, str], ...]:
         """Owning keys from ``table`` up to its protected table, as (table, key)."""
         steps: list[tuple[str, str]] = []
