@@ -491,7 +491,11 @@ def random_promise(
     def root(n: str) -> str:
         return n if n in protect else root(keys[n][owning[n]])
 
-    inside = [(n, k) for n, k in bounds if owning.get(n) != k and root(n) == root(keys[n][k])]
+    inside = [
+        (n, k)
+        for n, k in bounds
+        if owning.get(n) != k and not {n, keys[n][k]} & {*protect} and root(n) == root(keys[n][k])
+    ]
     promise = make_promise(
         {n: (columns[n], keys[n]) for n in names},
         protect=tuple(protect),

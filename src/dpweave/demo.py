@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
+    from dpweave.certificate import Certificate
     from dpweave.plan import KeyPlan
-    from dpweave.privacy.release import Certificate
     from dpweave.schema.domain import Declared
     from dpweave.schema.model import Type
 

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from dpweave.privacy.release import Certificate, Release
+    from dpweave.certificate import Certificate
+    from dpweave.privacy.release import Release
     from dpweave.window import IntArray
 
 COUNTING = 0.05

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpweave.budget import Task, link_task, relation_model
+from dpweave.certificate import Certificate
 from dpweave.errors import DpweaveError, ModelFileError, TargetError, UsageError
 from dpweave.links.base import Refittable
 from dpweave.parts import Part, Parts, Warp, Woven, divide
 from dpweave.plan import Plan
-from dpweave.privacy.release import Bagged, Certificate, Discovered, Measured, Release, Selected
+from dpweave.privacy.release import Bagged, Discovered, Measured, Release, Selected
 from dpweave.relations import counted_keys, fine_degrees, presence_codecs, relations, repeating_key
 from dpweave.schema.domain import Attribute, View, degree, presence, repetition
 from dpweave.tables.base import restore

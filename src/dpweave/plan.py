@@ -143,14 +143,7 @@ class Plan:
                 raise PlanError(f"{where} {need}, not {key.role}")
 
     def _check_within(self, table: TablePlan, key: KeyPlan, where: str) -> None:
-        """Refuse a key that stays within units where rows of both ends do not belong to units of one table, or are units themselves."""
-        ends = (table.name, key.key.target)
-        private = key.role == "linking" and not {*ends} & {*self.public}
-        if not private or len({self.promise.root(t) for t in ends}) > 1 or {*ends} & {*self.protect}:
-            raise PlanError(
-                f"{where} cannot stay within units: it must be a linking key, and rows of {ends[0]!r} and {ends[1]!r} must be owned by the same "
-                "protected table"
-            )
+        """Refuse a key that stays within units where another one says who may meet; the promise refuses rows that are not of one unit."""
         if any({*key.key.columns} & {*k.key.columns} for k in table.keys if k is not key):
             raise PlanError(
                 f"{where} shares columns with another foreign key, which says already who may meet; drop within"

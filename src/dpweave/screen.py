@@ -13,8 +13,8 @@ import typer
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from dpweave.certificate import Certificate
     from dpweave.plan import Plan
-    from dpweave.privacy.release import Certificate
     from dpweave.spending import DatabaseSummary
     from dpweave.synthetic import SyntheticDatabase
 

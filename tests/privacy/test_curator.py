@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpweave.certificate import Certificate
 from dpweave.errors import UsageError
 from dpweave.privacy.accounting import Budget, epsilon_of_rho, rho_of_epsilon
 from dpweave.privacy.curator import Curator
 from dpweave.privacy.ledger import Ledger
 from dpweave.privacy.noise import InsecureNoise
-from dpweave.privacy.release import Certificate, guarantees
+from dpweave.privacy.release import guarantees
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import Attribute, Categories, View
 from dpweave.schema.model import Column, Type

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from dpweave.certificate import Certificate, Guarantee
 from dpweave.plan import ColumnPlan, KeyPlan, Plan, TablePlan
-from dpweave.privacy.release import Certificate, Guarantee, Measured, Release
+from dpweave.privacy.release import Measured, Release
 from dpweave.relations import relations
 from dpweave.report.coding import encode
 from dpweave.schema.domain import Attribute, Bins, Categories, Opaque, View

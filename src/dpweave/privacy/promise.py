@@ -74,10 +74,12 @@ class Promise:
         for table in self.database:
             self._check_table(table.name)
         for name, key_name in self.within:
-            ends = {name, self.database[name].key[key_name].target}
-            if self.is_owning(name, key_name) or ends & self.public or len({self.root(t) for t in ends}) > 1:
+            ends = name, self.database[name].key[key_name].target
+            others = {*ends} & {*self.public, *self.protected}
+            if others or self.is_owning(name, key_name) or self.root(ends[0]) != self.root(ends[1]):
                 raise PlanError(
-                    f"{key_name!r} of {name!r} cannot stay within units: link rows of one protected table's units"
+                    f"the foreign key {key_name!r} of {name!r} cannot stay within units: it must be a linking key, and rows of {ends[0]!r} and "
+                    f"{ends[1]!r} must be owned by the same protected table"
                 )
 
     def _check_table(self, name: str) -> None:
