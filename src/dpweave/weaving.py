@@ -437,8 +437,9 @@ class Weaver:
             return None, rows
         if relation.joint is not None:
             links = min(links, self._cloth.rows[start] * partners)
-        left = {n: self._cloth.seen(start, Attribute(a.column, a.path[skip:]))[rows] for n, a in relation.left}
-        right = {n: self._cloth.seen(key.target, Attribute(a.column, a.path[1:])) for n, a in relation.right}
+        left, ways = self._side(start, {n: Attribute(a.column, a.path[skip:]) for n, a in relation.left}, rows)
+        every = np.arange(self._cloth.rows[key.target])
+        right, more = self._side(key.target, {n: Attribute(a.column, a.path[1:]) for n, a in relation.right}, every)
         linked = relation.view.linked
         codecs = {n: self._cloth.codec(relation.table, a, linked) for n, a in (*relation.left, *relation.right)}
         seen_links = self._fabric.sizes[relation.table] * self._fabric.share(relation.table, relation.key)
@@ -453,8 +454,29 @@ class Weaver:
             left_may_repeat=self._may_repeat(relation),
             ordered={n: codec.ordered for n, codec in codecs.items()},
             home=home_of(self._cloth, relation.table, key, rows) if relation.joint is None else None,
+            reach={**ways, **more},
         )
         return problem, rows
+
+    def _side(
+        self, base: str, attributes: Mapping[str, Attribute], rows: IntArray
+    ) -> tuple[dict[str, IntArray], dict[str, tuple[str, float]]]:
+        """Codes of one side's rows, and which columns only a share of them have: beyond a private row that may not be there.
+
+        Such rows are no part of counts over these columns. So there they get the codes of others, the same for all columns of one way.
+        """
+        codes = {n: self._cloth.seen(base, a)[rows] for n, a in attributes.items()}
+        reach: dict[str, tuple[str, float]] = {}
+        for needed in {self._plan.promise.required(base, a.path) for a in attributes.values()} - {()}:
+            there = self._cloth.position(base, needed)[rows] >= 0
+            if there.all() or not there.any():
+                continue
+            rng = self._cloth.rng("reach", base, *needed)
+            donor = np.where(there, np.arange(len(rows)), rng.choice(np.flatnonzero(there), len(rows)))
+            for n, a in attributes.items():
+                if self._plan.promise.required(base, a.path) == needed:
+                    codes[n], reach[n] = codes[n][donor], (".".join(needed), float(there.mean()))
+        return codes, reach
 
     def _may_repeat(self, relation: Relation) -> bool:
         """Whether rows may be chosen anew for their owners: not those made elsewhere, nor those that are linked already."""

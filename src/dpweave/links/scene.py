@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,9 @@ _SHORTEST = 3
 
 _UNEVEN = 3.0
 """How many times the noise of even values a sum along a straight lean may have."""
+
+REACH_DOUBT = 0.2
+"""Standard error with which the share of links is known that lead on to further rows, before counts show it."""
 
 LINKS_DOUBT = 0.1
 """Relative standard error with which the number of links in the view is taken as known."""
@@ -130,6 +133,15 @@ class Scene:
         mass = np.bincount(at, weights=weights, minlength=math.prod(sizes.values()))
         return np.asarray(self.links * mass / mass.sum()).reshape(tuple(sizes.values()))
 
+    def reached(self, columns: Columns, *, total: float = 0.0, noise: float = math.inf) -> float:
+        """Share of links that counts over ``columns`` show: about that of rows, corrected by their ``total`` as far as its ``noise`` allows."""
+        ways = dict(self.problem.reach[c] for c in columns if c in self.problem.reach)
+        share, blur = math.prod(ways.values()), (noise / self.links) ** 2
+        if not ways or blur == math.inf:
+            return share
+        likely = (total / self.links * REACH_DOUBT**2 + share * blur) / (REACH_DOUBT**2 + blur)
+        return min(max(likely, share / 10), 1.0)
+
     @property
     def margin(self) -> dict[str, Margin]:
         """Margins of both sides by column."""
@@ -203,7 +215,12 @@ class Stage:
         rights = [c for c in scene.right if any(c in s.right for s in tables)]
         left, p = scene.types("left", lefts, _room(scene, "right", rights), rng)
         right, q = scene.types("right", rights, max(FIT_CELLS // left.count, 1), rng)
-        totals = [(float(t.y.sum()), t.weight / t.y.size) for t in tables.values() if t.blur is None]
+        reached = scene.problem.reach
+        totals = [
+            (float(t.y.sum()), t.weight / t.y.size)
+            for s, t in tables.items()
+            if t.blur is None and not any(c in reached for c in s.columns)
+        ]
         prior = 1 / (LINKS_DOUBT * scene.links) ** 2
         best = (scene.links * prior + sum(t * w for t, w in totals)) / (prior + sum(w for _, w in totals))
         return cls(scene, tables, left, right, np.multiply.outer(p, q), max(best, 1.0))
@@ -371,16 +388,33 @@ def _counted(scene: Scene, noisy: Noisy) -> dict[Workload, Counted]:
         raise UsageError(f"measured column {unknown[0]!r} is on neither side of the relation")
     if is_clipped(noisy):
         return _counted(scene, clipped.counts_of(noisy, links=scene.links))
-    if is_owned(noisy, scene.left):
-        return _counted(scene, counts_of(noisy, scene.problem.shape, rows=scene.rows_in(noisy.bag.columns)))
     if isinstance(noisy, NoisyBag):
-        found = tables(noisy, scene.right, scene.rows_in(noisy.bag.columns))
-        return {w: counted for w, counted in found.items() if w.k}
+        share = scene.reached(noisy.bag.reach)
+        rows = share * scene.rows_in(noisy.bag.columns)
+        if is_owned(noisy, scene.left):
+            return _counted(scene, counts_of(noisy, scene.problem.shape, rows=rows))
+        found = tables(noisy, scene.right, rows)
+        return {w: _scaled(counted, share) for w, counted in found.items() if w.k}
     workload = scene.workload(columns)
     if not workload.k:
         return {}
     counts = np.transpose(noisy.counts, [columns.index(c) for c in workload.columns]).astype(np.float64)
-    return {workload: Counted(counts, np.full(counts.shape, noisy.sigma**-2), noisy.sigma**-2)}
+    share = scene.reached(workload.columns, total=counts.sum(), noise=noisy.sigma * math.sqrt(counts.size))
+    return {workload: _scaled(Counted(counts, np.full(counts.shape, noisy.sigma**-2), noisy.sigma**-2), share)}
+
+
+def _scaled(counted: Counted, share: float) -> Counted:
+    """Counts of a share of the links as those of all."""
+    if share == 1:
+        return counted
+    blur = None if counted.blur is None else counted.blur / share**2
+    return replace(
+        counted,
+        y=counted.y / share,
+        precision=counted.precision * share**2,
+        weight=counted.weight * share**2,
+        blur=blur,
+    )
 
 
 def along(values: FloatArray, axis: int, ndim: int) -> FloatArray:
