@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,15 +58,23 @@ class CodedDatabase:
             base = self.schema[base].key[name].target
         return at
 
-    def columns(self, base: str, attributes: Sequence[Attribute]) -> tuple[list[IntArray], IntArray]:
-        """Codes of ``attributes`` for the rows of ``base`` whose paths all lead somewhere, and those rows."""
+    def columns(
+        self, base: str, attributes: Sequence[Attribute], *, nowhere: Mapping[Attribute, int] = MappingProxyType({})
+    ) -> tuple[list[IntArray], IntArray]:
+        """Codes of ``attributes`` for the rows of ``base`` whose paths all lead somewhere, and those rows.
+
+        Paths of some may lead ``nowhere``, which has the code that is given there.
+        """
         paths = {a.path: self.position(base, a.path) for a in attributes}
         there = np.ones(self.rows[base], dtype=bool)
-        for at in paths.values():
-            there &= at >= 0
+        for a in attributes:
+            there &= (paths[a.path] >= 0) | (a in nowhere)
         kept = np.flatnonzero(there)
-        end = KeyGraph(self.schema).walk
-        return [self.codes[end(base, a.path), a.column][paths[a.path][kept]] for a in attributes], kept
+        out = []
+        for a in attributes:
+            at, codes = paths[a.path][kept], self.codes[KeyGraph(self.schema).walk(base, a.path), a.column]
+            out.append(np.where(at >= 0, np.append(codes, 0)[at], nowhere[a]) if a in nowhere else codes[at])
+        return out, kept
 
     def size(self, base: str, attribute: Attribute) -> int:
         """Number of codes of an attribute seen from ``base``."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from dpweave.plan import ColumnPlan
     from dpweave.relations import Relation
     from dpweave.schema.domain import Attribute
-    from dpweave.window import FloatArray
+    from dpweave.window import FloatArray, IntArray
 
 MOST_PAIRS = 300
 """Pairs of columns that are compared for one relation."""
@@ -263,12 +263,12 @@ def _link_measurements(model: Model, coded: CodedDatabase, relation: Relation) -
         return found
     links = max(model.sizes[relation.table] * model.fabric.share(relation.table, relation.key), 1.0)
     attributes = dict((*relation.left, *relation.right))
-    sizes = [{n: _codec(model, relation.table, a).size for n, a in side} for side in (relation.left, relation.right)]
+    sizes = [{n: _seen_codec(model, relation, a).size for n, a in side} for side in (relation.left, relation.right)]
     for bagged in bags:
         if is_clipped(bagged.noisy):
             found.append(_Counts(Measured(what, bagged.view, (), clipped.counts_of(bagged.noisy, links=links)), None))
             continue
-        rows = links * _shares(coded, relation, [attributes[c] for c in bagged.noisy.bag.columns])
+        rows = links * _shares(model, coded, relation, [attributes[c] for c in bagged.noisy.bag.columns])
         if is_owned(bagged.noisy, sizes[0]):
             found.append(_Counts(Measured(what, bagged.view, (), counts_of(bagged.noisy, sizes[0], rows=rows)), None))
         else:
@@ -277,10 +277,20 @@ def _link_measurements(model: Model, coded: CodedDatabase, relation: Relation) -
     return found
 
 
-def _shares(coded: CodedDatabase, relation: Relation, attributes: Sequence[Attribute]) -> FloatArray:
+def _columns(
+    model: Model, coded: CodedDatabase, relation: Relation, attributes: Sequence[Attribute]
+) -> tuple[list[IntArray], IntArray]:
+    """Codes of the copy's rows as they were counted: a public row that is not there is null."""
+    promise, linked = model.plan.promise, relation.view.linked
+    lacking = [a for a in attributes if promise.may_lack(relation.table, a.path, linked)]
+    nowhere = {a: _seen_codec(model, relation, a).null_code for a in lacking}
+    return coded.columns(relation.table, attributes, nowhere=nowhere)
+
+
+def _shares(model: Model, coded: CodedDatabase, relation: Relation, attributes: Sequence[Attribute]) -> FloatArray:
     """How the links of the copy spread over some columns of the rows that hold them."""
-    shape = tuple(coded.size(relation.table, a) for a in attributes)
-    codes, rows = coded.columns(relation.table, attributes)
+    shape = tuple(_seen_codec(model, relation, a).size for a in attributes)
+    codes, rows = _columns(model, coded, relation, attributes)
     at = np.ravel_multi_index(codes, shape) if shape else np.zeros(len(rows), dtype=np.int64)
     linked = np.logical_and.reduce([coded.position(relation.table, p) >= 0 for p in relation.view.linked])
     counts = np.bincount(at[np.broadcast_to(linked, coded.rows[relation.table])[rows]], minlength=math.prod(shape))
@@ -298,12 +308,12 @@ def _seen(
             single.setdefault(m.marginal.columns[0], []).append(summed(m, m.marginal.columns, cover=cover))
     for name, parts in single.items():
         attribute, estimate = attributes[name], combined(parts)
-        codec = _codec(model, relation.table, attribute)
+        codec = _seen_codec(model, relation, attribute)
         size = codec.size
         if estimate is None or estimate.counts.shape != (size,):
             continue
         linked = [coded.position(relation.table, path) >= 0 for path in relation.view.linked]
-        (codes,), rows = coded.columns(relation.table, [attribute])
+        (codes,), rows = _columns(model, coded, relation, [attribute])
         kept = codes[np.logical_and.reduce(linked)[rows]]
         yield Distribution(
             _title(model, relation.table, attribute),
@@ -329,12 +339,13 @@ def _pairs(model: Model, coded: CodedDatabase, relation: Relation, measured: Seq
     for (left, right), parts in found.items():
         estimate = combined(parts)
         attributes = sides[0][left], sides[1][right]
-        shape = tuple(coded.size(relation.table, a) for a in attributes)
+        codecs = [_seen_codec(model, relation, a) for a in attributes]
+        shape = tuple(codec.size for codec in codecs)
         if estimate is None or estimate.counts.shape != shape:
             continue
-        (a, b), _ = coded.columns(relation.table, attributes)
+        (a, b), _ = _columns(model, coded, relation, attributes)
         joint = np.bincount(a * shape[1] + b, minlength=shape[0] * shape[1]).reshape(shape)
-        words = [labels(c.column, c.domain) for c in (_codec(model, relation.table, x) for x in attributes)]
+        words = [labels(codec.column, codec.domain) for codec in codecs]
         titles = [_title(model, relation.table, x) for x in attributes]
         yield Pair(titles[0], titles[1], words[0], words[1], estimate, joint.astype(np.float64))
 
@@ -345,6 +356,13 @@ def _title(model: Model, base: str, attribute: Attribute) -> str:
     if counted is not None:
         return f"number of {counted[0]} per {table}"
     return f"{table} has {key}" if key is not None else f"{table}.{attribute.column}"
+
+
+def _seen_codec(model: Model, relation: Relation, attribute: Attribute) -> Codec:
+    """The codec of a column as links see it."""
+    codec = _codec(model, relation.table, attribute)
+    lacking = model.plan.promise.may_lack(relation.table, attribute.path, relation.view.linked)
+    return codec.optional if lacking else codec
 
 
 def _codec(model: Model, base: str, attribute: Attribute) -> Codec:
