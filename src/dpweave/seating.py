@@ -40,23 +40,32 @@ def make_room(cloth: Cloth, own: Relation, fits: Fits) -> None:
     wants = np.zeros(cloth.rows[name], dtype=np.int64)
     for bit, key in enumerate(seated_keys(cloth.plan, name)):
         wants[cloth.with_target(name, key)] |= 1 << bit
-    rng, owned = cloth.rng("room", name), owners >= 0
+    rng, owned = cloth.rng("room", name), np.flatnonzero(owners >= 0)
+    seeking, others = owned[wants[owned] > 0], owned[wants[owned] == 0]
     units = cloth.rows[cloth.plan.database[name].key[own.key].target]
-    for _ in range(_ROUNDS):
-        free = np.bincount(owners[owned & (wants == 0)], minlength=units)
+    for _ in range(_ROUNDS if len(seeking) else 0):
+        free = np.bincount(owners[others], minlength=units)
         needed = np.zeros(units, dtype=np.int64)
-        np.bitwise_or.at(needed, owners[owned], wants[owned])
-        short = free < np.bitwise_count(needed)
-        leaving = _one_of_each(np.flatnonzero(owned & (wants > 0) & short[owners]), owners, rng)
-        coming = _one_of_each(np.flatnonzero(owned & (wants == 0) & ~short[owners]), owners, rng)
+        np.bitwise_or.at(needed, owners[seeking], wants[seeking])
+        short = free < _count(needed)
+        leaving = _one_of_each(seeking[short[owners[seeking]]], owners, rng)
+        coming = _one_of_each(others[~short[owners[others]]], owners, rng)
         there = owners[coming]
-        # With who leaves its place, the other one's unit must still have a row for each key.
+        # Without the row that comes, its unit must still have one for each key.
         leans = partial(_exchanged, cloth, own, fits, leaving, coming, wants, needed[there], free[there] - 1)
         taken = matched(len(leaving), len(coming), leans, rng=rng)
         one, other = leaving[taken >= 0], coming[taken[taken >= 0]]
         owners[one], owners[other] = owners[other], owners[one]
         if not len(one):
             return
+
+
+def _count(bits: IntArray) -> IntArray:
+    """How many bits of each number are set."""
+    out = np.zeros_like(bits)
+    while bits.any():
+        out, bits = out + (bits & 1), bits >> 1
+    return out
 
 
 def _one_of_each(rows: IntArray, owners: IntArray, rng: np.random.Generator) -> IntArray:
@@ -80,7 +89,7 @@ def _exchanged(
     """How rows ``i`` of those leaving and ``j`` of those coming lean to each other's owners."""
     owners, one, other = cloth.links[own.table, own.key], leaving[i], coming[j]
     there, back = _leans(cloth, own, fits, one, owners[other]), _leans(cloth, own, fits, other, owners[one])
-    fits_in = np.bitwise_count(wants[one][:, None] | needed[j]) <= room[j]
+    fits_in = _count(wants[one][:, None] | needed[j]) <= room[j]
     return np.where(fits_in, there + back.T, -np.inf)
 
 
