@@ -156,7 +156,26 @@ def _newcomer(movies: tuple[int, ...] = (0, 1, 2, 0, 1, 2), *, kept: int = 3) ->
     return Pair("newcomer", promise, rows, less, "users", view, ("which",), salts=16)
 
 
-PAIRS = {p().name: p for p in (_heavy_user, _movie, _manager, _endpoint, _parent, _degree, _newcomer)}
+def _home() -> Pair:
+    """A home leaves of which two lead to each other, and to whom six others lead who must not: these are not counted."""
+    promise = make_promise(
+        {"homes": (("x",), {}), "people": (("x",), {"home": "homes", "kin": "people"})},
+        protect=("homes",),
+        owning={"people": "home"},
+        bounds={("people", "home"): 2, ("people", "kin"): 9},
+        within=frozenset({("people", "kin")}),
+    )
+    kin = {0: 1, 1: 0} | {i: i % 2 for i in range(2, 8)}
+    rows: Rows = {
+        "homes": {h: {"x": 0} for h in range(4)},
+        "people": {i: {"home": i // 2, "kin": k, "x": 0} for i, k in kin.items()},
+    }
+    less = without(rows, promise, unit_rows(rows, promise, "homes", 0))
+    view = View("people", (("mine", Attribute("x")), ("theirs", Attribute("x", ("kin",)))))
+    return Pair("home", promise, rows, less, "homes", view, ("mine", "theirs"), salts=2)
+
+
+PAIRS = {p().name: p for p in (_heavy_user, _movie, _manager, _endpoint, _parent, _degree, _newcomer, _home)}
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -216,6 +235,12 @@ def test_half_the_noise_is_caught():
 
 def test_skipped_truncation_is_caught():
     one, zero, rho = collect(_heavy_user(), RUNS // 2, _cut_nothing)
+    assert audit(one, zero, zcdp_claim(rho)).broken
+
+
+def test_links_that_leave_their_unit_and_are_counted_are_caught(monkeypatch):
+    monkeypatch.setattr("dpweave.privacy.bounding.Bounding._inside", lambda self, table, key, rows, link: rows)
+    one, zero, rho = collect(_home(), RUNS // 2)
     assert audit(one, zero, zcdp_claim(rho)).broken
 
 
