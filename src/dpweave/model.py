@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from dpweave.tables.base import FittedTable
     from dpweave.window import IntArray, Noisy
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ def load(path: str | Path) -> Model:
         manifest = json.loads(entries["manifest.json"])
         if manifest["format"] != FORMAT:
             raise ModelFileError(
-                f"the model {path} has format {manifest['format']!r}; this dpweave reads format {FORMAT}"
+                f"the model {path} has format {manifest['format']!r}; this dpweave reads format {FORMAT}: sample from it with the version that wrote it"
             )
         return _from_entries(manifest, entries)
     except ModelFileError:
