@@ -88,7 +88,7 @@ def comments(plan: Plan, *, added: tuple[str, ...] = ()) -> Comments:
             for c in t.columns
             if (said := _column(c, prices.get(f"{t.name}.{c.name}")))
         },
-        keys={(t.name, k.key.name): _key(t.name, k) for t in private for k in t.keys},
+        keys={(t.name, k.key.name): _key(plan, t.name, k) for t in private for k in t.keys},
     )
 
 
@@ -161,9 +161,9 @@ def _price(plan: Plan, explanation: Explanation) -> tuple[str, ...]:
     )
 
 
-def _key(table: str, plan: KeyPlan) -> tuple[str, ...]:
-    target = plan.key.target
-    match plan.role:
+def _key(plan: Plan, table: str, key: KeyPlan) -> tuple[str, ...]:
+    target = key.key.target
+    match key.role:
         case "owning":
             return (
                 f"Rows of {table} belong to the row of {target} they lead to; per row of {target} at most max_degree are "
@@ -171,5 +171,9 @@ def _key(table: str, plan: KeyPlan) -> tuple[str, ...]:
                 "degree_cap = N declares the most that can occur, which saves noise.",
             )
         case "linking":
-            return (f"A link between units: at most max_degree rows of {table} keep theirs per row of {target}.",)
+            said = f"A link between units: at most max_degree rows of {table} keep theirs per row of {target}."
+            root, ends = plan.promise.root, {table, target}
+            if plan.neighbours == "entity" and not ends & {*plan.protect} and root(table) == root(target):
+                said += f" If it never leads to a row of another {root(table)}, say within = true: then it needs much less noise."
+            return (said,)
     return (f"{target} is public, so this is an ordinary attribute.",)
