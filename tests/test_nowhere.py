@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,7 +12,7 @@ import dpweave as dw
 from dpweave.plan import ColumnPlan, KeyPlan, Plan, TablePlan
 from dpweave.relations import relations
 from dpweave.report.coding import encode
-from dpweave.report.fidelity import _columns, _link_measurements, _seen_codec
+from dpweave.report.fidelity import _columns, _link_measurements, _pairs, _seen_codec
 from dpweave.schema.domain import Attribute, Categories
 from dpweave.schema.model import Column, ForeignKey, Type
 
@@ -83,9 +85,18 @@ def test_orders_of_products_without_a_category_count() -> None:
     assert np.abs(copy - real).sum() < 0.08
 
 
-def test_a_report_counts_them_as_the_release_does() -> None:
-    """In the copy as in the release, a category that is not there is null: what was counted and what is there agree."""
-    model = dw.fit(sold(), shop(), epsilon=20.0, delta=1e-6, insecure_seed=0)
+@pytest.mark.parametrize("all_linked", [True, False])
+def test_a_report_counts_them_as_the_release_does(all_linked: bool) -> None:
+    """In the copy as in the release, a category that is not there is null, and orders of no product do not count: what was counted and what is there agree."""
+    plan, source = shop(), sold()
+    if not all_linked:
+        orders = plan.tables[3]
+        columns = (*orders.columns[:2], number("product", nullable=True), values("size", 2))
+        plan = replace(plan, tables=(*plan.tables[:3], replace(orders, columns=columns)))
+        odd = np.arange(len(source["orders"])) % 2
+        source["orders"]["product"] = source["orders"]["product"].where(odd == 1)
+        source["orders"]["size"] = odd // 2
+    model = dw.fit(source, plan, epsilon=20.0, delta=1e-6, insecure_seed=0)
     db = model.sample(seed=0)
     coded = encode(model.plan, db)
     (relation,) = (r for r in relations(model.plan) if r.key == "product")
@@ -93,7 +104,10 @@ def test_a_report_counts_them_as_the_release_does() -> None:
     codec = _seen_codec(model, relation, group)
     assert (codec.size, codec.null_code) == (3, 2)
     (codes,), rows = _columns(model, coded, relation, [group])
-    assert len(rows) == db["orders"].num_rows
+    assert len(rows) == db["orders"].num_rows - db["orders"]["product"].null_count
+    measured = _link_measurements(model, coded, relation)
+    for pair in _pairs(model, coded, relation, measured):
+        assert pair.synthetic.sum() == len(rows), (pair.left, pair.right)
     found = [
         m.marginal
         for m, _ in _link_measurements(model, coded, relation)

@@ -241,6 +241,16 @@ def test_where_it_makes_no_sense_it_is_refused() -> None:
         Plan((home, replace(person, keys=(replace(owning, role="linking"), father))), protect=("home", "person"))
     with pytest.raises(PlanError):  # nobody owns a person
         Plan((home, replace(person, keys=(replace(owning, role="linking"), father))), protect=("home",))
+    first = key("first", "person", "linking", within=True)
+    hall = TablePlan(
+        "hall",
+        (ColumnPlan(ID, None), number("home"), number("first", nullable=True)),
+        ("id",),
+        keys=(key("home", "home", "owning"), first),
+    )
+    inside = replace(person, keys=(replace(owning, key=ForeignKey(("home",), "hall", ("id",))),))
+    with pytest.raises(PlanError, match="is drawn after those of 'hall'"):
+        Plan((home, hall, inside), protect=("home",))
     shared = replace(father, key=ForeignKey(("home", "father"), "person", ("home", "id")))
     unique = replace(person, unique=(("home", "id"),), keys=(owning, shared))
     with pytest.raises(PlanError, match="shares columns"):

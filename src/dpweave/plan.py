@@ -144,6 +144,13 @@ class Plan:
 
     def _check_within(self, table: TablePlan, key: KeyPlan, where: str) -> None:
         """Refuse a key that stays within units where another one says who may meet; the promise refuses rows that are not of one unit."""
+        from dpweave.relations import weaving_order
+
+        order = weaving_order(self)
+        if order.index(key.key.target) > order.index(table.name):
+            raise PlanError(
+                f"{where} cannot stay within units: which unit rows of {key.key.target!r} belong to is drawn after those of {table.name!r}; drop within"
+            )
         if any({*key.key.columns} & {*k.key.columns} for k in table.keys if k is not key):
             raise PlanError(
                 f"{where} shares columns with another foreign key, which says already who may meet; drop within"

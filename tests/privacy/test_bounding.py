@@ -242,3 +242,26 @@ def test_whole_numbers_and_floats_are_compared_without_taking_two_for_one():
         found = source.fetch(bounding.linked("orders"))
     assert sorted(found["c0"].to_pylist()) == [1, 2, 3, 4, 5]
     assert sum(to is not None for to in found["to0"].to_pylist()) == 1
+
+
+def test_a_table_with_many_keys_is_counted_by_sqlite(tmp_path):
+    """SQLite understands queries within queries up to a point, and what it does not understand would fail after a charge."""
+    names = [f"k{i}" for i in range(9)]
+    promise = make_promise(
+        {
+            "homes": ((), {}),
+            "kinds": ((), {}),
+            "people": ((), {"home": "homes", **dict.fromkeys(names, "people"), "kind": "kinds"}),
+        },
+        protect=("homes",),
+        public=("kinds",),
+        owning={"people": "home"},
+        bounds={("people", k): 2 for k in ("home", *names)},
+        within=frozenset(("people", k) for k in names[:5]),
+    )
+    row = {"home": 0, "kind": 0, **dict.fromkeys(names, 0)}
+    rows = {"homes": {0: {}}, "kinds": {0: {}}, "people": {0: dict(row), 1: dict(row)}}
+    with open_sqlite(rows, promise, tmp_path / "many.sqlite") as source:
+        bounding = Bounding(source, promise)
+        linked = source.fetch(bounding.linked("people"))
+        assert all(linked[bounding.link_name("people", k)].to_pylist() == [0, 0] for k in ("kind", *names))

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from dpweave.sources.base import Source
 
 
+DEEP = 2
+"""Links that are worked out in one query, at most."""
+
+
 class Bounding:
     """Rows of every table after both steps of PRIVACY §3.
 
@@ -202,13 +206,15 @@ class Bounding:
     def _bounded_links(self, table: Table) -> Any:
         import ibis
 
-        rows = self.kept(table.name)
+        rows, deep = self.kept(table.name), 0
         for key in table.foreign_keys:
+            if deep == DEEP:  # engines understand queries within queries up to a point
+                rows, deep = self.source.materialise(rows), 0
             link = self._link_column(table.name, key)
             if self.promise.is_owning(table.name, key.name):
                 rows = rows.mutate(**{link: rows.owner})
                 continue
-            rows = self._follow(table, key, rows, self.kept(key.target), "rid", link)
+            rows, deep = self._follow(table, key, rows, self.kept(key.target), "rid", link), deep + 1
             if self.promise.is_within(table.name, key.name):
                 rows = self._inside(table, key, rows, link)
             if self.promise.is_private(key) and self._cuts:

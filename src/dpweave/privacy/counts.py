@@ -128,7 +128,7 @@ class Counts:
     def _needs(self, view: View, clique: Columns) -> tuple[tuple[Path, ...], tuple[str, ...]]:
         """Paths that must lead somewhere, and keys by which a row must be a newcomer, for it to count."""
         keys = [parse_newcomer(view.attribute[name].column) for name in clique]
-        required = {self._bounding.promise.required(view.base, path) for path in view.paths(clique)}
+        required = {self._bounding.promise.required(view.base, path, view.linked) for path in view.paths(clique)}
         every = {path[:i] for path in (*required, *view.linked) for i in range(1, len(path) + 1)}
         return tuple(sorted(every)), tuple(key for key in keys if key)
 

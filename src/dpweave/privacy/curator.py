@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,7 +27,7 @@ from dpweave.privacy.noise import SecureNoise, require_scale, threshold_for
 from dpweave.privacy.release import Bagged, Discovered, Measured, Release, Selected
 from dpweave.privacy.sensitivity import movement, units_of
 from dpweave.schema.codec import Codec
-from dpweave.schema.domain import MAX_CELLS, Categories, newcomer, parse_newcomer
+from dpweave.schema.domain import MAX_CELLS, Categories, View, newcomer, parse_newcomer
 from dpweave.window import Bag, Candidate, Columns, NoisyBag, NoisyMarginal, Units
 
 if TYPE_CHECKING:
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from dpweave.privacy.ledger import Ledger
     from dpweave.privacy.noise import NoiseSource
     from dpweave.privacy.promise import Promise
-    from dpweave.privacy.sensitivity import Movement
-    from dpweave.schema.domain import Scalar, View
+    from dpweave.schema.domain import Scalar
     from dpweave.sources.base import Source
 
 
@@ -65,7 +64,7 @@ class Curator:
         self._noise = SecureNoise() if noise is None else noise
         self._bounding = Bounding(source, promise, salt=salt)
         self._counts = Counts(self._bounding)
-        self._movement = lru_cache(maxsize=None)(self._uncached_movement)
+        self._movement = lru_cache(maxsize=None)(partial(movement, promise))
 
     @property
     def insecure(self) -> bool:
@@ -114,9 +113,6 @@ class Curator:
         return CuratorWindow(self, view, name, shape, self.units(view) if bags else None)
 
     # -- sensitivity -----------------------------------------------------------------------------------------------
-
-    def _uncached_movement(self, view: View, columns: Columns, unit: str) -> Movement:
-        return movement(self.promise, view, columns, unit)
 
     def l1(self, view: View, columns: Columns) -> dict[str, float]:
         """L1 sensitivity of a marginal, per protected table."""
@@ -274,8 +270,6 @@ class Curator:
             passes the threshold. A table's share of δ is charged in full.
           - Charged before rows are read; errors depend on the arguments alone.
         """
-        from dpweave.schema.domain import View
-
         self._refuse_key(table, column)
         view = View.of_table(table, (column,))
         moves = {t: self._movement(view, (), t) for t in self.promise.protected}

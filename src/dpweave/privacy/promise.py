@@ -12,6 +12,7 @@ from dpweave.schema.graph import KeyGraph
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from dpweave.schema.domain import Path
     from dpweave.schema.model import Database, ForeignKey, Table
 
 Neighbours = Literal["entity", "record"]
@@ -167,22 +168,23 @@ class Promise:
         """Whether links by ``key`` lead to rows of the same unit alone."""
         return self.neighbours == "entity" and (table, key) in self.within
 
-    def required(self, base: str, path: tuple[str, ...]) -> tuple[str, ...]:
-        """The part of a path that must lead somewhere for a row of ``base`` to count.
+    def required(self, base: str, path: Path, linked: tuple[Path, ...] = ()) -> Path:
+        """The part of a path that must lead somewhere for a row of ``base`` to count, where all of ``linked`` must.
 
         Public rows at its end that a key may fail to lead to are no part of it: there a column is null, as in an outer join.
         """
         needed = path
-        for i in reversed(range(len(path))):
+        known = max((i for i in range(len(path) + 1) if any(p[:i] == path[:i] for p in linked)), default=0)
+        for i in reversed(range(known, len(path))):
             table = self.database[self.graph.walk(base, path[:i])]
             if self.is_private(table.key[path[i]]):
                 break
             needed = path[:i] if table.is_nullable(table.key[path[i]]) else needed
         return needed
 
-    def may_lack(self, base: str, path: tuple[str, ...], linked: tuple[tuple[str, ...], ...] = ()) -> bool:
+    def may_lack(self, base: str, path: Path, linked: tuple[Path, ...] = ()) -> bool:
         """Whether rows of ``base`` that lead somewhere by all of ``linked`` may lead nowhere by ``path`` and count all the same."""
-        return self.required(base, path) != path and not any(p[: len(path)] == path for p in linked)
+        return self.required(base, path, linked) != path
 
     def chain(self, table: str) -> tuple[tuple[str, str], ...]:
         """Owning keys from ``table`` up to its protected table, as (table, key)."""

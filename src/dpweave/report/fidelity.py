@@ -284,7 +284,9 @@ def _columns(
     promise, linked = model.plan.promise, relation.view.linked
     lacking = [a for a in attributes if promise.may_lack(relation.table, a.path, linked)]
     nowhere = {a: _seen_codec(model, relation, a).null_code for a in lacking}
-    return coded.columns(relation.table, attributes, nowhere=nowhere)
+    codes, rows = coded.columns(relation.table, attributes, nowhere=nowhere)
+    led = np.logical_and.reduce([coded.position(relation.table, p)[rows] >= 0 for p in linked])
+    return [c[led] for c in codes], rows[led]
 
 
 def _shares(model: Model, coded: CodedDatabase, relation: Relation, attributes: Sequence[Attribute]) -> FloatArray:
@@ -292,8 +294,7 @@ def _shares(model: Model, coded: CodedDatabase, relation: Relation, attributes: 
     shape = tuple(_seen_codec(model, relation, a).size for a in attributes)
     codes, rows = _columns(model, coded, relation, attributes)
     at = np.ravel_multi_index(codes, shape) if shape else np.zeros(len(rows), dtype=np.int64)
-    linked = np.logical_and.reduce([coded.position(relation.table, p) >= 0 for p in relation.view.linked])
-    counts = np.bincount(at[np.broadcast_to(linked, coded.rows[relation.table])[rows]], minlength=math.prod(shape))
+    counts = np.bincount(at, minlength=math.prod(shape))
     return np.asarray(counts / max(counts.sum(), 1)).reshape(shape)
 
 
@@ -312,15 +313,13 @@ def _seen(
         size = codec.size
         if estimate is None or estimate.counts.shape != (size,):
             continue
-        linked = [coded.position(relation.table, path) >= 0 for path in relation.view.linked]
-        (codes,), rows = _columns(model, coded, relation, [attribute])
-        kept = codes[np.logical_and.reduce(linked)[rows]]
+        (codes,), _ = _columns(model, coded, relation, [attribute])
         yield Distribution(
             _title(model, relation.table, attribute),
             f"by {relation.table}",
             labels(codec.column, codec.domain),
             isinstance(codec.domain, Bins),
-            np.bincount(kept, minlength=size).astype(np.int64),
+            np.bincount(codes, minlength=size).astype(np.int64),
             estimate,
             None,
             open_ended=parse_degree(attribute.column) is not None,
