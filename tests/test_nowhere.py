@@ -9,12 +9,16 @@ import pandas as pd
 import pytest
 
 import dpweave as dw
+from dpweave.links.base import LinkProblem
+from dpweave.links.degrees import UNKNOWN
+from dpweave.links.scene import Scene, Stage
 from dpweave.plan import ColumnPlan, KeyPlan, Plan, TablePlan
 from dpweave.relations import relations
 from dpweave.report.coding import encode
 from dpweave.report.fidelity import _columns, _link_measurements, _pairs, _seen_codec
 from dpweave.schema.domain import Attribute, Categories
 from dpweave.schema.model import Column, ForeignKey, Type
+from dpweave.window import NoisyMarginal
 
 ID = Column("id", Type("integer"), nullable=False)
 CUSTOMERS, PRODUCTS = 2000, 60
@@ -120,3 +124,52 @@ def test_a_report_counts_them_as_the_release_does(all_linked: bool) -> None:
 
 def relation_name(relation, attribute: Attribute) -> str:
     return next(n for n, a in (*relation.left, *relation.right) if a == attribute)
+
+
+@pytest.mark.parametrize(
+    ("total", "sigma", "scaled"), [(40, 0.01, 100.0), (80, 0.01, 100.0), (40, 1e4, 80.0), (80, 1e4, 160.0)]
+)
+def test_counts_of_the_links_that_lead_further_stand_for_all(total: int, sigma: float, scaled: float) -> None:
+    """Of rows, half have a father; of the links that were counted it is told by their number, as far as noise lets it."""
+    rows = {"father.age": np.arange(100) % 2}, {"kind": np.arange(40) % 2}
+    problem = LinkProblem(
+        *rows,
+        shape={"father.age": 2, "kind": 2},
+        links=100,
+        links_measured=100.0,
+        kind="one-to-many",
+        reach={"father.age": ("father", 0.5)},
+    )
+    scene = Scene.of(problem, UNKNOWN)
+    measured = NoisyMarginal(("father.age", "kind"), np.full((2, 2), total // 4), sigma)
+    stage = Stage.of(scene, [measured], np.random.default_rng(0))
+    (counted,) = stage.tables.values()
+    assert counted.y.sum() == pytest.approx(scaled, rel=0.01)
+    assert counted.weight == pytest.approx((total / scaled / sigma) ** 2, rel=0.02)
+    assert stage.links == 100.0  # which such counts do not tell
+
+
+def test_rows_that_lead_nowhere_have_codes_like_the_others() -> None:
+    """Half of the children have a father; what their mothers are like goes with what he is like."""
+    rng = np.random.default_rng(0)
+    person = TablePlan(
+        "person",
+        (ColumnPlan(ID, None), values("kind", 3), number("father", nullable=True), number("mother", nullable=True)),
+        ("id",),
+        keys=(key("father", "person", "linking", 4), key("mother", "person", "linking", 4)),
+    )
+    count = 3000
+    kind, couple = np.zeros(3 * count, dtype=int), rng.integers(1, 3, count)
+    kind[count : 2 * count] = kind[2 * count :] = couple
+    child = np.arange(3 * count) < count
+    rows = pd.DataFrame({"id": np.arange(3 * count), "kind": kind})
+    rows["father"] = np.where(child & (rows.id % 2 == 0), rows.id + count, np.nan)
+    rows["mother"] = np.where(child, rows.id + 2 * count, np.nan)
+    model = dw.fit({"person": rows}, Plan((person,), protect=("person",)), epsilon=20.0, delta=1e-6, insecure_seed=0)
+    made = model.sample(seed=0).to_pandas()["person"].set_index("id")
+    both = made.dropna(subset=["father", "mother"])
+    fathers, mothers = (made.kind.loc[both[k].astype(int)].to_numpy() for k in ("father", "mother"))
+    assert (mothers > 0).mean() > 0.95
+    assert (fathers == mothers).mean() > 0.8  # by chance one half
+    alone = made[made.father.isna() & made.mother.notna()]
+    assert 0.4 < (made.kind.loc[alone.mother.astype(int)] == 1).mean() < 0.6

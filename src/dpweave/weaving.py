@@ -439,7 +439,8 @@ class Weaver:
             links = min(links, self._cloth.rows[start] * partners)
         left, ways = self._side(start, {n: Attribute(a.column, a.path[skip:]) for n, a in relation.left}, rows)
         every = np.arange(self._cloth.rows[key.target])
-        right, more = self._side(key.target, {n: Attribute(a.column, a.path[1:]) for n, a in relation.right}, every)
+        further = {n: Attribute(a.column, a.path[1:]) for n, a in relation.right}
+        right, more = self._side(key.target, further, every, way=key.name)
         linked = relation.view.linked
         codecs = {n: self._cloth.codec(relation.table, a, linked) for n, a in (*relation.left, *relation.right)}
         seen_links = self._fabric.sizes[relation.table] * self._fabric.share(relation.table, relation.key)
@@ -459,7 +460,7 @@ class Weaver:
         return problem, rows
 
     def _side(
-        self, base: str, attributes: Mapping[str, Attribute], rows: IntArray
+        self, base: str, attributes: Mapping[str, Attribute], rows: IntArray, *, way: str = ""
     ) -> tuple[dict[str, IntArray], dict[str, tuple[str, float]]]:
         """Codes of one side's rows, and which columns only a share of them have: beyond a private row that may not be there.
 
@@ -471,11 +472,11 @@ class Weaver:
             there = self._cloth.position(base, needed)[rows] >= 0
             if there.all() or not there.any():
                 continue
-            rng = self._cloth.rng("reach", base, *needed)
+            rng = self._cloth.rng("reach", base, way, *needed)
             donor = np.where(there, np.arange(len(rows)), rng.choice(np.flatnonzero(there), len(rows)))
             for n, a in attributes.items():
                 if self._plan.promise.required(base, a.path) == needed:
-                    codes[n], reach[n] = codes[n][donor], (".".join(needed), float(there.mean()))
+                    codes[n], reach[n] = codes[n][donor], (".".join((way, *needed)), float(there.mean()))
         return codes, reach
 
     def _may_repeat(self, relation: Relation) -> bool:

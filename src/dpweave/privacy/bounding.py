@@ -153,8 +153,8 @@ class Bounding:
         return raw.inner_join(left, raw.rid == left.left).drop("left")
 
     def kept(self, name: str) -> Any:
-        """Rows of a table after step 1: the columns of keys at least, ``rid`` and, for private ones, ``unit``, the ``rid`` of the protected row
-        that each belongs to. Owned tables have ``owner``, too; both are null in rows without one.
+        """Rows of a table after step 1: the columns of keys at least, ``rid``, for an owned table ``owner`` and, where some key stays within
+        units, ``unit``, the ``rid`` of the protected row that each belongs to. Both are null in rows without one.
         """
         if name not in self._kept:
             self._kept[name] = self.source.materialise(self._bounded_rows(self.promise.database[name]))
@@ -179,7 +179,7 @@ class Bounding:
         import ibis
 
         owner = self.promise.database[key.target]
-        for wanted, name in (("rid", "owner"), ("unit", "unit")):
+        for wanted, name in (("rid", "owner"), ("unit", "unit"))[: 2 if self.promise.within else 1]:
             rows = self._follow(table, key, rows, self.kept(owner.name), wanted, name)
         if owner.name not in self.promise.protected:
             raw = self.raw(owner.name).mutate(there=ibis.literal(1, "int8"))
