@@ -129,6 +129,32 @@ def test_persons_who_belong_together_come_together() -> None:
     assert made.groupby("home").size().value_counts().index.tolist() == [2]  # nobody's number of rows changed
 
 
+def test_beds_are_given_to_those_who_are_there_in_the_end() -> None:
+    """A key to another table of the unit, declared before the one by which persons move in."""
+    home, person = families().tables
+    bed = TablePlan(
+        "bed",
+        (ColumnPlan(ID, None), number("home"), kind("low", "high")),
+        ("id",),
+        keys=(key("home", "home", "owning", 6),),
+    )
+    sleeps = key("bed", "bed", "linking", 2, within=True)
+    person = replace(
+        person, columns=(*person.columns, number("bed", nullable=True)), keys=(person.keys[0], sleeps, person.keys[1])
+    )
+    plan = Plan((home, bed, person), protect=("home",))
+    assert [r.key for r in relations(plan) if r.table == "person"] == ["home", "father", "bed"]
+    source = people(600)
+    rows = source["person"]
+    source["bed"] = pd.DataFrame(
+        {"id": rows.id, "home": rows.home, "kind": np.where(rows.kind == "child", "low", "high")}
+    )
+    rows["bed"] = rows.id.astype(float)
+    copy = dw.fit(source, plan, epsilon=50.0, delta=1e-5, insecure_seed=0).sample(seed=0)
+    assert [c for c in check(plan, copy, encode(plan, copy), public={}) if not c.passed] == []
+    assert copy["person"]["bed"].null_count < 0.2 * copy["person"].num_rows
+
+
 def test_less_noise_hides_a_link_that_stays_within_its_unit() -> None:
     plan = families()
     loose = replace(

@@ -170,7 +170,9 @@ def relations(plan: Plan) -> tuple[Relation, ...]:
     out: list[Relation] = []
     for name in weaving_order(plan):
         wired[name] = []
-        keys = sorted(plan.table[name].keys, key=lambda k: k.role != "owning")
+        seated = seated_keys(plan, name)
+        # Who comes together in a unit is settled before other keys look for rows there.
+        keys = sorted(plan.table[name].keys, key=lambda k: (k.role != "owning", k.key.name not in seated))
         if _is_pair(plan, name):
             first, second = (k.key.name for k in keys)
             left = _columns(plan, name, (first,), wired)
@@ -180,7 +182,7 @@ def relations(plan: Plan) -> tuple[Relation, ...]:
         for key in keys:
             left = _columns(plan, name, (), wired)
             if key.role == "owning":  # who has a father there is to come into a household with room for one
-                left += tuple((name_of(a), a) for a in map(Attribute, map(presence, seated_keys(plan, name))))
+                left += tuple((name_of(a), a) for a in map(Attribute, map(presence, seated)))
             right = _columns(plan, name, (key.key.name,), wired)
             kind: Kind = "one-to-one" if plan.database[name].is_unique(key.key.columns) else "one-to-many"
             out.append(Relation(name, key.key.name, kind, left, right))
