@@ -56,6 +56,7 @@ def make_promise(
     neighbours: str = "entity",
     on_excess: str = "refuse",
     within: frozenset[tuple[str, str]] = frozenset(),
+    shared: frozenset[tuple[str, str]] = frozenset(),
 ) -> Promise:
     """A promise over tables given as ``{name: (columns, {key: target})}``; every table has a primary key ``id``."""
     database = Database(
@@ -82,6 +83,7 @@ def make_promise(
         neighbours,  # type: ignore[arg-type]
         on_excess,  # type: ignore[arg-type]
         within,
+        shared,
     )
 
 
@@ -116,6 +118,8 @@ class Bounded:
     rows: Rows
     links: dict[tuple[str, int, str], int | None]
     order: Mapping[tuple[str, int], float]
+    blank: Gone
+    """Rows that are left and count for nothing."""
 
 
 def bound(rows: Rows, promise: Promise, order: Order) -> Bounded:  # type: ignore[valid-type]
@@ -152,7 +156,24 @@ def bound(rows: Rows, promise: Promise, order: Order) -> Bounded:  # type: ignor
                     if places[leads] > promise.bounds[table, key]:
                         leads = None
                 links[table, ident, key] = leads
-    return Bounded(rows, kept, links, order)
+    blank = blanks(kept, promise, links)
+    for (table, ident, key), at in links.items():
+        if (keys_of(promise, table)[key], at) in blank:
+            links[table, ident, key] = None
+    return Bounded(rows, kept, links, order, blank)
+
+
+def blanks(kept: Rows, promise: Promise, links: Mapping[tuple[str, int, str], int | None]) -> Gone:
+    """Rows that name a second owner where they have no place, and all they own; under ``entity`` only."""
+    if promise.neighbours != "entity":
+        return set()
+    found = {
+        (table, ident)
+        for table, key in promise.shared
+        for ident, row in kept[table].items()
+        if row[key] is not None and links[table, ident, key] is None
+    }
+    return {x for t, i in found for x in unit_rows(kept, promise, t, i)}
 
 
 def protected_row(kept: Rows, promise: Promise, table: str, ident: int) -> tuple[str, int] | None:
@@ -185,6 +206,8 @@ def count(bounded: Bounded, promise: Promise, view: View, columns: tuple[str, ..
     cells: Counter[tuple[int, ...]] = Counter()
     attributes = [dict(view.columns)[c] for c in columns]
     for ident in bounded.rows[view.base]:
+        if (view.base, ident) in bounded.blank:
+            continue
         if any(_walk(bounded, promise, view.base, ident, path) is None for path in view.linked):
             continue
         ends = [_walk(bounded, promise, view.base, ident, a.path) for a in attributes]
@@ -224,6 +247,8 @@ def rows_by_unit(
     attributes = [dict(view.columns)[c] for c in columns]
     out: dict[int, list[tuple[int, ...]]] = {}
     for ident in bounded.rows[view.base]:
+        if (view.base, ident) in bounded.blank:
+            continue
         root = _walk(bounded, promise, view.base, ident, chain)
         ends = [_walk(bounded, promise, view.base, ident, a.path) for a in attributes]
         linked = [_walk(bounded, promise, view.base, ident, path) for path in view.linked]
@@ -330,21 +355,15 @@ def units(rows: Rows, promise: Promise) -> Iterator[tuple[str, str, int]]:
                 yield root, table, ident
 
 
-def without(rows: Rows, promise: Promise, gone: Gone) -> Rows:
-    """The database without some rows; keys that led to them are null."""
-    left = {t: {i: dict(r) for i, r in rows[t].items() if (t, i) not in gone} for t in rows}
-    for table, kept in left.items():
-        for key, target in keys_of(promise, table).items():
-            for row in kept.values():
-                if (target, row[key]) in gone:
-                    row[key] = None
-    return left
+def without(rows: Rows, gone: Gone) -> Rows:
+    """The database without some rows; keys that led to them keep their values and lead nowhere."""
+    return {t: {i: dict(r) for i, r in rows[t].items() if (t, i) not in gone} for t in rows}
 
 
 def entity_neighbours(rows: Rows, promise: Promise) -> Iterator[tuple[str, Rows]]:
     """Every database with one unit less."""
     for root, table, ident in units(rows, promise):
-        yield root, without(rows, promise, unit_rows(rows, promise, table, ident))
+        yield root, without(rows, unit_rows(rows, promise, table, ident))
 
 
 def record_neighbour(
@@ -457,9 +476,12 @@ class World:
 
 
 def random_promise(
-    rng: random.Random, neighbours: str, *, on_excess: str = "refuse"
+    rng: random.Random, neighbours: str, *, on_excess: str = "refuse", share: float = 0.0
 ) -> tuple[Promise, dict[str, tuple[str, ...]]]:
-    """Chains, stars, junctions, self-references, several protected and public tables, several keys to one parent, keys within units."""
+    """Chains, stars, junctions, self-references, several protected and public tables, several keys to one parent, keys within units.
+
+    ``share`` is how often a key that could be shared is.
+    """
     within = random.Random(rng.getrandbits(32))
     names = [f"t{i}" for i in range(rng.randint(1, 5))]
     protect, public, owning = [names[0]], [], {}
@@ -496,6 +518,7 @@ def random_promise(
         for n, k in bounds
         if owning.get(n) != k and not {n, keys[n][k]} & {*protect} and root(n) == root(keys[n][k])
     ]
+    stays = frozenset(at for at in inside if within.random() < 0.5)
     promise = make_promise(
         {n: (columns[n], keys[n]) for n in names},
         protect=tuple(protect),
@@ -504,16 +527,25 @@ def random_promise(
         bounds=bounds,
         neighbours=neighbours,
         on_excess=on_excess,
-        within=frozenset(at for at in inside if within.random() < 0.5),
+        within=stays,
+        shared=frozenset(
+            (n, k) for n, k in bounds if owning.get(n) != k and (n, k) not in stays and within.random() < share
+        ),
     )
     return promise, columns
 
 
 def random_world(
-    rng: random.Random, neighbours: str, *, most: int = 6, on_excess: str = "refuse", tame: bool = True
+    rng: random.Random,
+    neighbours: str,
+    *,
+    most: int = 6,
+    on_excess: str = "refuse",
+    tame: bool = True,
+    share: float = 0.0,
 ) -> World:
     """Rows that crowd onto few targets, with null and dangling keys; inside the bounds where ``record`` promises them (``tame``)."""
-    promise, columns = random_promise(rng, neighbours, on_excess=on_excess)
+    promise, columns = random_promise(rng, neighbours, on_excess=on_excess, share=share)
     size = rng.choice([2, 2, 3])
     rows: Rows = {n: {i: {} for i in range(rng.choice([0, 2, most, most]) or rng.randint(1, most))} for n in columns}
     crowd = rng.random()

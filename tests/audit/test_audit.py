@@ -54,7 +54,7 @@ def _heavy_user() -> Pair:
         "movies": {m: {"x": 0} for m in range(2)},
         "ratings": {i: {"user": u, "movie": m, "x": x} for i, (u, m, x) in enumerate(ratings)},
     }
-    less = without(rows, promise, unit_rows(rows, promise, "users", 0))
+    less = without(rows, unit_rows(rows, promise, "users", 0))
     return Pair("heavy user", promise, rows, less, "users", BOTH, ("mine", "theirs"), salts=16)
 
 
@@ -66,7 +66,7 @@ def _movie() -> Pair:
         "movies": {m: {"x": m} for m in range(2)},
         "ratings": {i: {"user": i, "movie": 0 if i < 4 else 1, "x": 0} for i in range(5)},
     }
-    less = without(rows, promise, unit_rows(rows, promise, "movies", 0))
+    less = without(rows, unit_rows(rows, promise, "movies", 0))
     return Pair("movie", promise, rows, less, "movies", BOTH, ("mine", "theirs"), salts=4)
 
 
@@ -74,7 +74,7 @@ def _manager() -> Pair:
     promise = make_promise({"staff": (("x",), {"boss": "staff"})}, protect=("staff",), bounds={("staff", "boss"): 2})
     boss = {0: None, 1: 0, 2: 0, 3: 0, 10: 1, 11: 1, 12: 1}
     rows: Rows = {"staff": {i: {"boss": b, "x": 1 if i in (2, 3) else 0} for i, b in boss.items()}}
-    less = without(rows, promise, unit_rows(rows, promise, "staff", 1))
+    less = without(rows, unit_rows(rows, promise, "staff", 1))
     view = View("staff", (("mine", Attribute("x")), ("hers", Attribute("x", ("boss",)))))
     return Pair("manager", promise, rows, less, "staff", view, ("mine", "hers"), salts=16)
 
@@ -127,7 +127,7 @@ def _degree() -> Pair:
         "movies": {m: {"x": 0} for m in range(2)},
         "ratings": {i: {"user": i // 2, "movie": i % 2, "x": 0} for i in range(4)},
     }
-    less = without(rows, promise, unit_rows(rows, promise, "users", 0))
+    less = without(rows, unit_rows(rows, promise, "users", 0))
     return Pair(
         "degree",
         promise,
@@ -151,7 +151,7 @@ def _newcomer(movies: tuple[int, ...] = (0, 1, 2, 0, 1, 2), *, kept: int = 3) ->
         "movies": {m: {"x": 0} for m in range(3)},
         "ratings": {i: {"user": u, "movie": m, "x": 0} for i, (u, m) in enumerate(rated)},
     }
-    less = without(rows, promise, unit_rows(rows, promise, "users", 0))
+    less = without(rows, unit_rows(rows, promise, "users", 0))
     view = View("ratings", (("which", Attribute("@movie")),))
     return Pair("newcomer", promise, rows, less, "users", view, ("which",), salts=16)
 
@@ -170,7 +170,7 @@ def _home() -> Pair:
         "homes": {h: {"x": 0} for h in range(4)},
         "people": {i: {"home": i // 2, "kin": k, "x": 0} for i, k in kin.items()},
     }
-    less = without(rows, promise, unit_rows(rows, promise, "homes", 0))
+    less = without(rows, unit_rows(rows, promise, "homes", 0))
     view = View("people", (("mine", Attribute("x")), ("theirs", Attribute("x", ("kin",)))))
     return Pair("home", promise, rows, less, "homes", view, ("mine", "theirs"), salts=2)
 
@@ -224,7 +224,7 @@ def _rare_value() -> Pair:
     """One user has a value that nobody else has."""
     promise = make_promise({"users": (("x",), {})}, protect=("users",))
     rows: Rows = {"users": {u: {"x": 2 if u == 0 else u % 2} for u in range(6)}}
-    less = without(rows, promise, {("users", 0)})
+    less = without(rows, {("users", 0)})
     return Pair("rare value", promise, rows, less, "users", View.of_table("users", ("x",)), ("x",), salts=2)
 
 
@@ -312,7 +312,7 @@ def _bagged(runs: int) -> tuple[Runs, Runs, float]:
         "movies": {m: {"x": m} for m in range(3)},
         "ratings": {i: {"user": u, "movie": m, "x": i % 2} for i, (u, m) in enumerate(rated)},
     }
-    less = without(rows, promise, unit_rows(rows, promise, "users", 0))
+    less = without(rows, unit_rows(rows, promise, "users", 0))
     bag = Bag(("mine",), ((), (("theirs", 1),), (("theirs", 2),)), (2.0, 1.0, 0.5), 5.0)
     pair = Pair("bag", promise, rows, less, "users", BOTH, ("mine", "theirs"))
     both = [open_curator(pair, some, salt="s") for some in (rows, less)]

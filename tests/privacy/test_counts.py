@@ -29,37 +29,39 @@ from tests.oracle import (
 )
 
 
-def _compare(source, world, rng, salt: str, *, views: int) -> int:
+def _compare(source, world, rng, salt: str, *, views: int, in_engine: bool = True) -> int:
     counts, bounding = engine_counts(source, world, salt=salt)
     truth = bound(world.rows, world.promise, engine_order(bounding, world.rows))
     cut = sum(len(world.rows[t]) - len(truth.rows[t]) for t in world.rows)
     for _ in range(views):
         view, columns = random_view(rng, world)
         expected = Counter({c: n for c, n in count(truth, world.promise, view, columns).items() if n})
-        memory, engine = both_ways(counts, view, columns)
-        assert seen_cells(counts, view, columns, memory) + Counter() == expected, (view, columns)
-        assert seen_cells(counts, view, columns, engine) + Counter() == expected, (view, columns)
+        for found in both_ways(counts, view, columns) if in_engine else counts.marginals(view, [columns]):
+            assert seen_cells(counts, view, columns, found) + Counter() == expected, (view, columns)
     return cut
 
 
+@pytest.mark.parametrize("share", [0.0, 0.6])
 @pytest.mark.parametrize("chunk", range(4))
-def test_duckdb_agrees_with_the_oracle(chunk):
+def test_duckdb_agrees_with_the_oracle(chunk, share):
     cut = 0
     for seed in range(10 * chunk, 10 * chunk + 10):
         rng = random.Random(seed)
-        world = random_world(rng, "entity", most=9)
+        world = random_world(rng, "entity", most=9, share=share)
         with open_frames(world.rows, world.promise) as source:
             cut += _compare(source, world, rng, f"salt{seed}", views=3)
     assert cut > 3  # truncation was at work
 
 
-def test_sqlite_agrees_with_the_oracle(tmp_path):
+@pytest.mark.parametrize("share", [0.0, 0.6])
+def test_sqlite_agrees_with_the_oracle(tmp_path, share):
     cut = 0
     for seed in range(100, 115):
         rng = random.Random(seed)
-        world = random_world(rng, "entity", most=9)
+        world = random_world(rng, "entity", most=9, share=share)
         with open_sqlite(world.rows, world.promise, tmp_path / f"{seed}.sqlite") as source:
-            cut += _compare(source, world, rng, f"salt{seed}", views=3)
+            # Its rows are always counted in memory, and its parser gives up on the deepest queries of the other way.
+            cut += _compare(source, world, rng, f"salt{seed}", views=3, in_engine=share == 0)
     assert cut > 3
 
 
@@ -205,7 +207,7 @@ def test_repetition_follows_the_order_of_bounding_and_not_the_place_in_the_file(
         "movies": {i: {} for i in range(2)},
         "ratings": {i: {"user": u, "movie": m, "x": x} for i, (u, m, x) in enumerate(who)},
     }
-    less = without(rows, promise, unit_rows(rows, promise, "users", 0))
+    less = without(rows, unit_rows(rows, promise, "users", 0))
     view = View("ratings", (("x", Attribute("x")), ("again", Attribute("=movie"))), (("movie",),))
     limit = movement(promise, view, ("x", "again"), "users")
     values = {"users": (), "movies": (), "ratings": ("x",)}

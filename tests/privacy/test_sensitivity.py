@@ -41,12 +41,14 @@ def _hunt(
     neighbours: str,
     seeds: range,
     look: Callable[[random.Random, World], tuple[View, tuple[str, ...]] | None] = random_view,
+    *,
+    share: float = 0.0,
 ) -> tuple[int, int]:
     """Compare with the truth on one random world per seed; return cases in which L1, and L2, were attained."""
     l1_attained = l2_attained = 0
     for seed in seeds:
         rng = random.Random(seed)
-        world = random_world(rng, neighbours)
+        world = random_world(rng, neighbours, share=share)
         promise = world.promise
         if neighbours == "entity":
             others = list(entity_neighbours(world.rows, promise))
@@ -86,6 +88,14 @@ def test_entity_neighbours_never_move_more_than_the_calculus_says(chunk):
     l1, l2 = _hunt("entity", range(1000 * chunk, 1000 * chunk + 130))
     assert l1 > 500  # the bound is no loose one: it is met all the time
     assert l2 > 300
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_shared_keys_never_move_more_than_the_calculus_says(chunk):
+    looks = {0: random_view, 1: random_view, 2: random_view, 3: _repetition_view, 4: newcomer_view}
+    l1, l2 = _hunt("entity", range(1000 * chunk + 60_000, 1000 * chunk + 60_200), looks[chunk % len(looks)], share=0.6)
+    assert l1 > 30
+    assert l2 > 30
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
@@ -147,7 +157,7 @@ def _attains(
 
 
 def _gone(promise, rows: Rows, table: str, ident: int) -> Rows:
-    return without(rows, promise, unit_rows(rows, promise, table, ident))
+    return without(rows, unit_rows(rows, promise, table, ident))
 
 
 def _many(key: str, targets, **more) -> dict[int, dict]:

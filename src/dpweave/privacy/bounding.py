@@ -32,7 +32,10 @@ class Bounding:
       - Step 1 looks at rows of one unit only: removing a unit removes its rows and changes no other row.
       - Step 2 never removes a row: it nulls the links of all but the first ``max_degree`` rows that lead to a target, and before
         that those of a key that stays ``within`` units which lead to another unit (Theorem 7).
+      - A row that names a second owner by a *shared* key and has no place there is blank, and so are the rows it owns: they
+        keep every place they have and count for nothing, and links to them lead nowhere (Theorem 8).
       - The order of rows is a hash of the row's own key under a salt drawn fresh for each fit; it depends on no other row.
+        Rows that agree on all columns are told apart by ``rid``, alike for every key: the n-th of them is the n-th for all.
       - Under ``record`` nothing is cut unless ``on_excess = "truncate"``; :meth:`check` refuses what breaks a bound.
     """
 
@@ -42,7 +45,9 @@ class Bounding:
         self._salt = secrets.token_hex(16) if salt is None else salt
         self._numbered = source.embedded
         self._kept: dict[str, Any] = {}
+        self._held: dict[str, Any] = {}
         self._linked: dict[str, Any] = {}
+        self._blank: dict[str, Any] = {}
         self._cuts = promise.neighbours == "entity" or promise.on_excess == "truncate"
 
     def check(self, *, require_targets: bool = False) -> None:
@@ -145,12 +150,16 @@ class Bounding:
     # -- step 1: rows ----------------------------------------------------------------------------------------------
 
     def rows(self, name: str) -> Any:
-        """Rows of a table after step 1, with ``rid``."""
-        kept = self.kept(name)
+        """All columns of the rows of a table that are left after step 1 and count, with ``rid``."""
+        kept = self.left(name)
         if not self._numbered:
             return kept
         raw, left = self.raw(name), kept.select(left=kept.rid).view()
         return raw.inner_join(left, raw.rid == left.left).drop("left")
+
+    def left(self, name: str) -> Any:
+        """Rows of a table that are left after step 1 and count: what :meth:`kept` has of them, at least."""
+        return self.counted(name) if self.promise.may_blank(name) else self.kept(name)
 
     def kept(self, name: str) -> Any:
         """Rows of a table after step 1: the columns of keys at least, ``rid``, for an owned table ``owner`` and, where some key stays within
@@ -195,13 +204,56 @@ class Bounding:
     # -- step 2: links ---------------------------------------------------------------------------------------------
 
     def linked(self, name: str) -> Any:
-        """Rows of a table with one column per foreign key: the ``rid`` it leads to after step 2, or null."""
+        """Rows of a table, blank ones too, with one column per foreign key: the ``rid`` it leads to after step 2, or null."""
+        import ibis
+
         if name not in self._linked:
+            table, rows = self.promise.database[name], self._held_links(name)
+            for key in table.foreign_keys:
+                if self.promise.may_blank(key.target) and not self.promise.is_owning(name, key.name):
+                    link = self._link_column(name, key)
+                    rows = self._marked(rows, link, key.target)
+                    rows = rows.mutate(**{link: ibis.ifelse(rows.blank.isnull(), rows[link], ibis.null("int64"))})
+                    rows = self.source.materialise(rows.drop("blank"))
+            blankable = self.promise.may_blank(name)
+            self._linked[name] = self.source.materialise(self._marked(rows, "rid", name)) if blankable else rows
+        return self._linked[name]
+
+    def counted(self, name: str) -> Any:
+        """Rows of :meth:`linked` that count: all but blank ones."""
+        rows = self.linked(name)
+        return rows.filter(rows.blank.isnull()).drop("blank") if self.promise.may_blank(name) else rows
+
+    def _held_links(self, name: str) -> Any:
+        """Rows of a table with the ``rid`` that each foreign key has a place at, blank or not."""
+        if name not in self._held:
             table = self.promise.database[name]
             rows = self._bounded_links(table)
             plain = all(self.promise.is_owning(name, key.name) for key in table.foreign_keys)
-            self._linked[name] = rows if plain else self.source.materialise(rows)
-        return self._linked[name]
+            self._held[name] = rows if plain else self.source.materialise(rows)
+        return self._held[name]
+
+    def _blanks(self, name: str) -> Any:
+        """The ``rid`` of every blank row: it names a row by a shared key and has no place there, or its owner is blank."""
+        import ibis
+
+        if name not in self._blank:
+            table, rows = self.promise.database[name], self._held_links(name)
+            flags = []
+            for key in table.foreign_keys:
+                if self.promise.is_shared(name, key.name):
+                    given = [rows[self._c(table, c)].notnull() for c in key.columns]
+                    flags.append(ibis.and_(*given, rows[self._link_column(name, key)].isnull()))
+                elif self.promise.is_owning(name, key.name) and self.promise.may_blank(key.target):
+                    rows = self._marked(rows, "owner", key.target)
+                    flags.append(rows.blank.notnull())
+            self._blank[name] = self.source.materialise(rows.filter(ibis.or_(*flags)).select(blank="rid"))
+        return self._blank[name]
+
+    def _marked(self, rows: Any, at: str, target: str) -> Any:
+        """Add ``blank``: the ``rid`` in column ``at`` where that row of ``target`` is blank, else null."""
+        blank = self._blanks(target).view()
+        return rows.left_join(blank, rows[at] == blank.blank).select(*(rows[c] for c in rows.columns), blank.blank)
 
     def _bounded_links(self, table: Table) -> Any:
         import ibis
@@ -270,12 +322,17 @@ class Bounding:
         return raw.select(**rid, **{self._c(table, c.name): raw[c.name] for c in table.columns})
 
     def _order_columns(self, table: Table) -> list[str]:
-        """Columns that identify a row; rows that agree on all of them are interchangeable."""
+        """Columns that identify a row, but for others that agree on all of them."""
         return [self._c(table, n) for n in table.primary_key or tuple(c.name for c in table.columns)]
 
     def order(self, name: str, rows: Any) -> list[Any]:
-        """What rows of a table are ordered by, in both steps and wherever one comes before another."""
-        return [rows.place, *(rows[c] for c in self._order_columns(self.promise.database[name]))]
+        """What rows of a table are ordered by, in both steps and wherever one comes before another.
+
+        Where ``rid`` is there it comes last, so that rows which agree on all else come in the same order for every key.
+        Before that, in an engine that has no numbers of its own, only step 1 looks, and it keeps as many of them either way.
+        """
+        last = [rows.rid] if "rid" in rows.columns else []
+        return [rows.place, *(rows[c] for c in self._order_columns(self.promise.database[name])), *last]
 
     def _narrow_columns(self, table: Table) -> list[str]:
         """Columns that order rows, lead somewhere or are led to."""

@@ -158,14 +158,14 @@ class Counts:
         return self._once(("seen", base, column, path), make)
 
     def _position(self, base: str, path: Path) -> Any:
-        """``rid`` at the end of ``path`` for every bounded row of the base, or -1; None where each row is its own."""
+        """``rid`` at the end of ``path`` for every row of the base that counts, or -1; None where each row is its own."""
 
         def make() -> Codes | None:
             if path:
                 here = self._bounding.promise.graph.walk(base, path[:-1])
                 return _taken(self._links(here, path[-1]), self._position(base, path[:-1]), -1)
-            kept = self._bounding.kept(base)
-            there = self._fetch(kept, kept.rid.notnull(), np.zeros(self._length(base), dtype=bool))
+            left = self._bounding.left(base)
+            there = self._fetch(left, left.rid.notnull(), np.zeros(self._length(base), dtype=bool))
             return None if there.all() else np.flatnonzero(there)
 
         return self._once(("position", base, path), make)
@@ -225,7 +225,7 @@ class Counts:
         import ibis
 
         promise = self._bounding.promise
-        rows = self._bounding.linked(view.base).mutate(p=ibis._.rid)
+        rows = self._bounding.counted(view.base).mutate(p=ibis._.rid)
         needed = self._needs(view, clique)[0]
         for path in view.paths(clique):
             here = promise.graph.walk(view.base, path[:-1])

@@ -263,9 +263,9 @@ class Curator:
         r"""Measure a marginal whose cells are not known: noisy counts of the categories that pass a threshold.
 
         Formal guarantees:
-          - Sensitivity: a unit of table t has at most r rows here, so it moves the counts by at most
-            :math:`\Delta_2 \le r` (:math:`r\sqrt2` under ``record``, where r rows go and r come), and at most r
-            categories, of at most r rows each, are there in one neighbour alone.
+          - Sensitivity: with a unit of table t at most ``down`` rows go from here and at most ``up`` come, so it moves the
+            counts by at most :math:`\Delta_2 \le \sqrt{\text{down}^2 + \text{up}^2}`, and at most the larger of both is the
+            number of categories, and of rows of each of them, that are there in one neighbour alone.
           - Cost: :math:`\Delta_2^2/(2\sigma^2)` of zCDP, and δ for the event that a category which only one unit has
             passes the threshold. A table's share of δ is charged in full.
           - Charged before rows are read; errors depend on the arguments alone.
@@ -273,12 +273,13 @@ class Curator:
         self._refuse_key(table, column)
         view = View.of_table(table, (column,))
         moves = {t: self._movement(view, (), t) for t in self.promise.protected}
-        worst = max(moves.values(), key=lambda m: m.l2)
-        if worst.down == 0:
+        worst = max(m.l2 for m in moves.values())
+        if worst == 0:
             raise UsageError(f"{table!r} is public; read its categories directly")
-        sigma = gaussian_sigma(worst.l2, rho)
-        threshold = threshold_for(delta, sigma, l0=worst.down, linf=worst.down)
-        pay = {t: rho if m == worst else gaussian_rho(m.l2, sigma) for t, m in moves.items() if m.down}
+        sigma = gaussian_sigma(worst, rho)
+        alone = max(max(m.down, m.up) for m in moves.values())
+        threshold = threshold_for(delta, sigma, l0=alone, linf=alone)
+        pay = {t: rho if m.l2 == worst else gaussian_rho(m.l2, sigma) for t, m in moves.items() if m.l2}
         self._ledger.charge(
             Cost(pay, dict.fromkeys(pay, delta)),
             what={

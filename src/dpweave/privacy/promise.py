@@ -46,6 +46,8 @@ class Promise:
     """What to do under ``record`` when a bound does not hold; ``entity`` always truncates."""
     within: frozenset[tuple[str, str]] = frozenset()
     """Linking keys, as (table, key), whose links count under ``entity`` only where they lead to a row of the same unit."""
+    shared: frozenset[tuple[str, str]] = frozenset()
+    """Keys, as (table, key), by which a row belongs to a second unit: under ``entity`` it counts only while both are there."""
 
     def __post_init__(self) -> None:
         names = self.database.names
@@ -81,6 +83,13 @@ class Promise:
                 raise PlanError(
                     f"the foreign key {key_name!r} of {name!r} cannot stay within units: it must be a linking key, and rows of {ends[0]!r} and "
                     f"{ends[1]!r} must be owned by the same protected table"
+                )
+        for name, key_name in self.shared:
+            target = self.database[name].key[key_name].target
+            if {name, target} & self.public or self.is_owning(name, key_name) or (name, key_name) in self.within:
+                raise PlanError(
+                    f"the foreign key {key_name!r} of {name!r} cannot be shared: it must lead from a private table to a private "
+                    "table, and neither own its rows nor stay within units"
                 )
 
     def _check_table(self, name: str) -> None:
@@ -168,6 +177,17 @@ class Promise:
         """Whether links by ``key`` lead to rows of the same unit alone."""
         return self.neighbours == "entity" and (table, key) in self.within
 
+    def is_shared(self, table: str, key: str) -> bool:
+        """Whether rows count only while the row that ``key`` leads to does, if it leads anywhere."""
+        return self.neighbours == "entity" and (table, key) in self.shared
+
+    def may_blank(self, table: str) -> bool:
+        """Whether rows of ``table`` may be there and count for nothing: by a shared key of theirs, or of a row that owns them."""
+        tables = (
+            (table, *(self.database[t].key[k].target for t, k in self.chain(table))) if table not in self.public else ()
+        )
+        return any(self.is_shared(t, key.name) for t in tables for key in self.database[t].foreign_keys)
+
     def required(self, base: str, path: Path, linked: tuple[Path, ...] = ()) -> Path:
         """The part of a path that must lead somewhere for a row of ``base`` to count, where all of ``linked`` must.
 
@@ -213,6 +233,10 @@ class Promise:
         who = " or ".join(f"one row of {t}" for t in self.protected)
         if self.neighbours == "entity":
             kept = "".join(f" Links by {t}.{k} that leave their unit are not counted." for t, k in sorted(self.within))
+            kept += "".join(
+                f" Rows of {t} count only while the row of {self.database[t].key[k].target} that shares them by {k} is there."
+                for t, k in sorted(self.shared)
+            )
             return (
                 f"Whoever sees the release can hardly tell whether {who}, with everything it owns, is in the database. "
                 f"Units that own more rows than the bounds allow are counted with their first rows only.{kept}"

@@ -169,11 +169,25 @@ class _Calculus:
             if promise.is_private(key) and not promise.is_owning(table, key.name) and key.name != but
         )
 
-    def _staying(self, table: str, path: Path) -> _Staying:
-        total = _Staying(moved=self._moved_derived(table, path))
+    def _staying(self, table: str, path: Path, *, owner: bool = False) -> _Staying:
+        """Rows of ``table`` that change by what lies at or beyond ``path``; where it is an ``owner``, its rows know of its blanks."""
+        total = _Staying(moved=self._moved_derived(table, path)) + (_Staying() if owner else self._blanks(table))
         for key in self.promise.database[table].foreign_keys:
-            if (*path, key.name) in self._paths() and self.promise.is_private(key):
-                total += self._along(table, key, self._staying(key.target, (*path, key.name)))
+            further = (*path, key.name)
+            if further in self._paths() and self.promise.is_private(key):
+                owns = self.promise.is_owning(table, key.name)
+                total += self._along(table, key, self._staying(key.target, further, owner=owns))
+        return total
+
+    def _blanks(self, table: str) -> _Staying:
+        """Rows that cease to be blank, and that begin to be, by their shared keys or those of their owners (Theorem 8)."""
+        total = _Staying()
+        for key in self.promise.database[table].foreign_keys:
+            bound = self.promise.bounds.get((table, key.name), 0)
+            if self.promise.is_shared(table, key.name):
+                total += _Staying(gained=self._removed(table), lost=bound * self._removed(key.target))
+            elif self.promise.is_owning(table, key.name):
+                total += bound * self._blanks(key.target)
         return total
 
     def _along(self, table: str, key: ForeignKey, further: _Staying) -> _Staying:
@@ -181,12 +195,16 @@ class _Calculus:
         bound = self.promise.bounds[table, key.name]
         inherited = bound * further
         entity = self.promise.neighbours == "entity"
-        stays = self.promise.is_owning(table, key.name) or self.promise.is_within(table, key.name)
-        if stays or (self._is_relationship(table) and not entity):
+        if self._stays(table, key.name) or (self._is_relationship(table) and not entity):
             return inherited
         if entity:
             return inherited + _Staying(gained=self._removed(table), lost=bound * self._removed(key.target))
         return inherited + _Staying(moved=2 * bound * self._removed(key.target))
+
+    def _stays(self, table: str, key: str) -> bool:
+        """Whether a row that counts with and without the unit leads to the same row by ``key`` (Lemma 1, Theorems 7 and 8)."""
+        promise = self.promise
+        return promise.is_owning(table, key) or promise.is_within(table, key) or promise.is_shared(table, key)
 
     def _is_relationship(self, table: str) -> bool:
         """Whether rows of ``table`` stand for relationships, which under ``record`` come and go with either end."""
@@ -210,7 +228,8 @@ class _Calculus:
         """Rows whose link by ``key`` appears or disappears: those that :meth:`_along` lets in, out, or about."""
         if not self.promise.is_private(key):
             return 0
-        staying = self._along(table, key, _Staying())
+        owns = self.promise.is_owning(table, key.name)
+        staying = self._along(table, key, _Staying() if owns else self._blanks(key.target))
         return staying.gained + staying.lost + staying.moved
 
     def _moved_repetition(self, table: str, path: Path, key: ForeignKey) -> int:
@@ -242,6 +261,5 @@ class _Calculus:
         if len(first) != 1 or any(not self.view.attribute[c].path for c in self.columns):
             return False
         (name,) = first
-        key = self.promise.database[self.view.base].key[name]
-        stays = self.promise.is_owning(self.view.base, name) or self.promise.is_within(self.view.base, name)
-        return self.promise.is_private(key) and not stays
+        base, key = self.view.base, self.promise.database[self.view.base].key[name]
+        return self.promise.is_private(key) and not self._stays(base, name) and not self.promise.may_blank(base)
