@@ -30,9 +30,17 @@ PEOPLE = re.compile(
 )
 
 
+STAFF = re.compile(
+    r"(^|_)(employees?|staff|workers?|drivers?|agents?|clerks?|sellers?|vendors?|suppliers?|doctors?|physicians?|nurses?|"
+    r"teachers?|instructors?|managers?|operators?|technicians?|couriers?|reps?|representatives?)$",
+    re.IGNORECASE,
+)
+"""Names of those who serve others. Of two possible owners of a row the one who is served comes first: they have fewer rows each."""
+
+
 def looks_opaque(column: Column) -> bool:
     """Whether a text column's name says that its values single people out or are prose."""
-    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", column.name)
+    words = _words(column.name)
     return column.type.kind == "text" and bool(IDENTIFIERS.search(words) or FREE_TEXT.search(words))
 
 
@@ -52,7 +60,8 @@ def draft_plan(
         key = table.key[name]
         if key.target in public:
             return KeyPlan(key, "attribute")
-        role: Role = "owning" if owning.get(table.name) == name else "linking"
+        second = key.target in protect and table.name in owning and not table.is_nullable(key)
+        role: Role = "owning" if owning.get(table.name) == name else "shared" if second else "linking"
         acyclic = key.target == table.name and table.is_nullable(key)
         return KeyPlan(key, role, 1 if graph.kind(table.name, key) == "one-to-one" else max_degree, acyclic=acyclic)
 
@@ -73,24 +82,32 @@ def draft_plan(
 def propose_owning(database: Database, *, protect: tuple[str, ...], public: tuple[str, ...]) -> dict[str, str]:
     """For every table that is neither protected nor public, the key that leads towards a protected table.
 
-    Short chains first; among equally long ones a mandatory key before a nullable one, then the catalogue's order.
+    Short chains first; among equally long ones a mandatory key before a nullable one, then one to those who are served
+    before one to those who serve (:data:`STAFF`), then the catalogue's order.
     """
     distance = dict.fromkeys(protect, 0)
     owning: dict[str, str] = {}
     while True:
-        found: list[tuple[int, bool, int, str, str]] = []
+        found: list[tuple[int, bool, bool, int, str, str]] = []
         for table in database:
             if table.name in distance or table.name in public:
                 continue
             found += [
-                (distance[key.target] + 1, table.is_nullable(key), i, table.name, key.name)
+                (
+                    distance[key.target] + 1,
+                    table.is_nullable(key),
+                    serves(database[key.target]),
+                    i,
+                    table.name,
+                    key.name,
+                )
                 for i, key in enumerate(table.foreign_keys)
                 if key.target in distance
             ]
         if not found:
             return owning
         nearest_first = min(found)[0]
-        for length, _, _, name, key_name in sorted(found):
+        for length, *_, name, key_name in sorted(found):
             if length == nearest_first and name not in distance:
                 owning[name] = key_name
                 distance[name] = length
@@ -120,7 +137,21 @@ def owned_by(database: Database, name: str, *, public: tuple[str, ...]) -> tuple
 
 def sounds_like_people(table: Table) -> bool:
     """Whether a table's name says that its rows are people, or accounts of people."""
-    return bool(PEOPLE.search(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", table.bare_name)))
+    return bool(PEOPLE.search(_words(table.bare_name)))
+
+
+def serves(table: Table) -> bool:
+    """Whether a table's name says that its rows serve others, such as employees."""
+    return bool(STAFF.search(_words(table.bare_name)))
+
+
+def _words(name: str) -> str:
+    """Put underscores between the words of a name.
+
+    >>> _words("SalesClerk")
+    'Sales_Clerk'
+    """
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
 
 
 def _domain(table: Table, column: Column) -> Declared | None:

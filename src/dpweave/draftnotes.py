@@ -107,6 +107,11 @@ def _who(plan: Plan, added: tuple[str, ...]) -> tuple[str, ...]:
         owned = owned_by(database, name, public=plan.public)
         what = f"a row with its rows of {', '.join(owned)}" if owned else "a single row, and nothing else"
         lines.append(f"  {name}: {what}")
+    if len(plan.protect) > 1:
+        lines.append(
+            "If one person can have a row in several of the protected tables, the guarantees add up for that person: "
+            f"epsilon counts up to {len(plan.protect)} times."
+        )
     if added:
         lines.append(
             f"Nothing leads from {', '.join(added)} to the tables you named, so they are protected too. Reference data that "
@@ -170,6 +175,8 @@ def _key(plan: Plan, table: str, key: KeyPlan) -> tuple[str, ...]:
                 "counted and the others left out. A lower bound means less noise. How many there are is measured without it; "
                 "degree_cap = N declares the most that can occur, which saves noise.",
             )
+        case "shared":
+            return (said_of_second_owner(plan, table, key),)
         case "linking":
             said = f"A link between units: at most max_degree rows of {table} keep theirs per row of {target}."
             root, ends = plan.promise.root, {table, target}
@@ -177,3 +184,14 @@ def _key(plan: Plan, table: str, key: KeyPlan) -> tuple[str, ...]:
                 said += f" If it never leads to a row of another {root(table)}, say within = true: then it needs much less noise."
             return (said,)
     return (f"{target} is public, so this is an ordinary attribute.",)
+
+
+def said_of_second_owner(plan: Plan, table: str, key: KeyPlan) -> str:
+    """Say what a shared key hides, and what the other roles would."""
+    target, owner = key.key.target, plan.database[table].key[plan.promise.owning[table]].target
+    return (
+        f"Rows of {table} belong to a row of {owner}, which owns them, and to a row of {target}, which shares them. Shared: a row "
+        f"of {target} is hidden with all that these rows say; rows beyond max_degree per row of {target} are not counted at all, "
+        f"so set it to about the most that one has. Linking would hide only which row of {target} they lead to: what they say "
+        f"stays. Owning would make {target} the owner, and {owner} the one that shares or links."
+    )

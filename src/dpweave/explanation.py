@@ -24,11 +24,13 @@ from dpweave.budget import (
     task_view,
     touched,
 )
+from dpweave.certificate import Guarantee
 from dpweave.explanationtext import short
 from dpweave.forecast import Forecast, forecast
 from dpweave.links.bags import FIRST, Bags
 from dpweave.links.design import even_margin, inner_sets
 from dpweave.privacy.accounting import gaussian_sigma, split
+from dpweave.privacy.release import said_together
 from dpweave.privacy.sensitivity import movement, units_of
 from dpweave.relations import degree_codecs, derived_codecs, is_centred, measured_columns, relations
 from dpweave.schema.domain import (
@@ -442,6 +444,7 @@ def _find_warnings(
                 f"{table.name} was made elsewhere and is charged rho {table.external.cost:.3g} for its {table.external}; "
                 "if its mechanism was accounted in rho, declare that instead, which is usually far less"
             )
+    yield from said_together([Guarantee(table, 0.0, epsilon, delta) for table in plan.protect])
     if epsilon > WEAK_EPSILON:
         yield f"epsilon {epsilon:g} promises little: 1 to 3 is usual, above {WEAK_EPSILON:g} hardly anything is hidden"
     for name in plan.protect:

@@ -138,7 +138,7 @@ class Plan:
                 need = (
                     "leads to a public table, so its role is attribute"
                     if public
-                    else "leads to a private table, so its role is owning or linking"
+                    else "leads to a private table, so its role is owning, shared or linking"
                 )
                 raise PlanError(f"{where} {need}, not {key.role}")
 
@@ -186,14 +186,16 @@ class Plan:
                 if key.role == "owning":
                     if table.name in owning:
                         raise PlanError(
-                            f"table {table.name!r} has two owning keys, {owning[table.name]!r} and {key.key.name!r}; make one of them linking"
+                            f"table {table.name!r} has two owning keys, {owning[table.name]!r} and {key.key.name!r}; make one of them shared or linking"
                         )
                     owning[table.name] = key.key.name
                 if key.max_degree is not None:
                     bounds[table.name, key.key.name] = key.max_degree
         within = frozenset((t.name, k.key.name) for t in self.tables for k in t.keys if k.within)
+        shared = frozenset((t.name, k.key.name) for t in self.tables for k in t.keys if k.role == "shared")
+        public = frozenset(self.public)
         return Promise(
-            self.database, self.protect, frozenset(self.public), owning, bounds, self.neighbours, self.on_excess, within
+            self.database, self.protect, public, owning, bounds, self.neighbours, self.on_excess, within, shared
         )
 
     # -- making plans ----------------------------------------------------------------------------------------------
@@ -210,8 +212,9 @@ class Plan:
     ) -> Plan:
         """Write a first plan from the catalogue of ``source``. Reads no row.
 
-        Owning keys are proposed along the shortest chains to a protected table, mandatory keys first. Columns whose
-        names or types look like identifiers or free text are not modelled.
+        Owning keys are proposed along the shortest chains to a protected table, mandatory keys first. A mandatory key to
+        a second protected table is shared: its rows are hidden for both. Columns whose names or types look like
+        identifiers or free text are not modelled.
         """
         from dpweave.drafting import draft_plan
         from dpweave.schema.proposing import propose_keys

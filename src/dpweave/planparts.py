@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 
-Role = Literal["owning", "linking", "attribute"]
-ROLES = ("owning", "linking", "attribute")
+Role = Literal["owning", "shared", "linking", "attribute"]
+ROLES = ("owning", "shared", "linking", "attribute")
 METHODS = ("auto", "map", "pgd", "random")
 NUMBERS = frozenset({"integer", "float", "decimal"})
 

@@ -42,6 +42,7 @@ def say_json(content: object) -> None:
 
 def after_draft(plan: Plan, out: Path) -> str:
     """Return what to say once a draft is written: who is protected, what is not modelled, what comes next."""
+    from dpweave.draftnotes import said_of_second_owner
     from dpweave.schema.domain import Learn, Opaque
 
     private = [plan.table[n] for n in plan.promise.private]
@@ -51,6 +52,16 @@ def after_draft(plan: Plan, out: Path) -> str:
     lines.append(
         f"Protected: {', '.join(plan.protect)}." + (f" Public: {', '.join(plan.public)}." if plan.public else "")
     )
+    if len(plan.protect) > 1:
+        lines.append(
+            f"For a person who can have a row in several of these, epsilon counts up to {len(plan.protect)} times."
+        )
+    lines += [
+        f"Mind {t.name}.{k.key.name}: {said_of_second_owner(plan, t.name, k)}"
+        for t in private
+        for k in t.keys
+        if k.role == "shared"
+    ]
     if opaque:
         lines.append(f"Not modelled, because they look like identifiers or prose: {', '.join(opaque)}.")
     if learned:

@@ -175,7 +175,25 @@ def _home() -> Pair:
     return Pair("home", promise, rows, less, "homes", view, ("mine", "theirs"), salts=2)
 
 
-PAIRS = {p().name: p for p in (_heavy_user, _movie, _manager, _endpoint, _parent, _degree, _newcomer, _home)}
+def _clerk() -> Pair:
+    """A clerk leaves who shares six orders of customers, of which two are counted; then none of them counts."""
+    promise = make_promise(
+        {"customers": ((), {}), "clerks": ((), {}), "orders": (("x",), {"customer": "customers", "clerk": "clerks"})},
+        protect=("customers", "clerks"),
+        owning={"orders": "customer"},
+        bounds={("orders", "customer"): 1, ("orders", "clerk"): 2},
+        shared=frozenset({("orders", "clerk")}),
+    )
+    rows: Rows = {
+        "customers": {i: {} for i in range(7)},
+        "clerks": {0: {}, 1: {}},
+        "orders": {i: {"customer": i, "clerk": int(i == 6), "x": 0} for i in range(7)},
+    }
+    less = without(rows, unit_rows(rows, promise, "clerks", 0))
+    return Pair("clerk", promise, rows, less, "clerks", View.of_table("orders", ("x",)), ("x",), salts=2)
+
+
+PAIRS = {p().name: p for p in (_heavy_user, _movie, _manager, _endpoint, _parent, _degree, _newcomer, _home, _clerk)}
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -235,6 +253,11 @@ def test_half_the_noise_is_caught():
 
 def test_skipped_truncation_is_caught():
     one, zero, rho = collect(_heavy_user(), RUNS // 2, _cut_nothing)
+    assert audit(one, zero, zcdp_claim(rho)).broken
+
+
+def test_shared_rows_beyond_the_bound_that_are_counted_are_caught():
+    one, zero, rho = collect(_clerk(), RUNS // 2, _cut_nothing)
     assert audit(one, zero, zcdp_claim(rho)).broken
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import pytest
 
 from dpweave.errors import UsageError
-from dpweave.privacy.sensitivity import Movement, movement
+from dpweave.privacy.sensitivity import Movement, movement, stays
 from dpweave.schema.domain import Attribute, View, repetition
 from tests.oracle import (
     Rows,
@@ -398,6 +399,62 @@ def test_attained_record_repetition_by_relationships_that_are_replaced():
     l1, _ = distances(*(count(bound(d, promise, ranks), promise, view, ("x", "again")) for d in (rows, other)))
     says = movement(promise, view, ("x", "again"), "b")
     assert l1 == says.l1 == 6
+
+
+def _sold(d: int, e: int, items: int = 1):
+    tables = {
+        "customers": (("x",), {}),
+        "clerks": (("x",), {}),
+        "orders": (("x",), {"customer": "customers", "clerk": "clerks"}),
+        "items": (("x",), {"order": "orders"}),
+        "notes": (("x",), {"about": "orders"}),
+    }
+    return make_promise(
+        tables,
+        protect=("customers", "clerks", "notes"),
+        owning={"orders": "customer", "items": "order"},
+        bounds={
+            ("orders", "customer"): d,
+            ("orders", "clerk"): e,
+            ("items", "order"): items,
+            ("notes", "about"): 2,
+        },
+        shared=frozenset({("orders", "clerk")}),
+    )
+
+
+def test_attained_shared_rows():
+    """A clerk goes with all that her orders say; a customer goes, and orders that had no place with its clerk count again."""
+    d, e, items = 2, 3, 2
+    promise = _sold(d, e, items)
+    rows: Rows = {
+        "customers": {i: {"x": 0} for i in range(6)},
+        "clerks": {0: {"x": 0}},
+        # Orders 0 and 1 are customer 0's, who has the first places; 3 and 4 wait for theirs.
+        "orders": {i: {"customer": max(i - 1, 0), "clerk": 0, "x": int(i > 2)} for i in range(5)},
+        "items": {i: {"order": i // items, "x": int(i // items > 2)} for i in range(5 * items)},
+        "notes": {i: {"about": i // 2, "x": int(i // 2 > 2)} for i in range(10)},
+    }
+    orders, below = View.of_table("orders", ("x",)), View.of_table("items", ("x",))
+    said = View("notes", (("x", Attribute("x")), ("about", Attribute("x", ("about",)))))
+    no_clerk, no_customer = _gone(promise, rows, "clerks", 0), _gone(promise, rows, "customers", 0)
+    _attains(promise, rows, no_clerk, orders, ("x",), "clerks", l1=e, l2=e)
+    _attains(promise, rows, no_clerk, below, ("x",), "clerks", l1=e * items, l2=e * items)
+    _attains(promise, rows, no_clerk, said, ("x", "about"), "clerks", l1=2 * e, l2=2 * e)
+    _attains(promise, rows, no_customer, orders, ("x",), "customers", l1=2 * d, l2=d * math.sqrt(2))
+    _attains(promise, rows, no_customer, below, ("x",), "customers", l1=4 * d, l2=2 * d * math.sqrt(2))
+    _attains(promise, rows, no_customer, said, ("x", "about"), "customers", l1=4 * d, l2=2 * d * math.sqrt(2))
+    # How many orders a customer has is the customer's own: a clerk who goes leaves it as it is.
+    degrees = View.of_table("customers", ("#orders.customer",))
+    assert movement(promise, degrees, ("#orders.customer",), "clerks") == Movement(0, 0)
+
+
+def test_rows_that_two_units_share_are_no_unit_sums():
+    promise = _sold(2, 3)
+    assert not stays(promise, View.of_table("orders", ("x",)), ("x",))
+    assert not stays(promise, View.of_table("items", ("x",)), ("x",))
+    linked = replace(promise, shared=frozenset())
+    assert stays(linked, View.of_table("items", ("x",)), ("x",))
 
 
 def test_attained_newcomers():

@@ -160,6 +160,7 @@ def _database(model: Model, db: Mapping[str, pa.Table]) -> str:
             ('<span class="badge owned">owned</span>', "belongs to one protected row"),
             ('<span class="badge public">public</span>', "copied as it is"),
             (line.format("owning"), "owning key"),
+            (line.format("shared"), "shared key"),
             (line.format("linking"), "linking key"),
             (line.format("attribute"), "key into a public table"),
         )
