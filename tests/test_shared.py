@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import dpweave as dw
-from dpweave.certificate import Guarantee
+from dpweave.certificate import Guarantee, said_together, statement
 from dpweave.draftnotes import draft_text
 from dpweave.errors import PlanError
 from dpweave.plan import Plan
-from dpweave.privacy.release import said_together, together
+from dpweave.privacy.accounting import together
 from dpweave.schema.domain import Categories
 from dpweave.screen import after_draft
 
@@ -122,13 +122,13 @@ def test_under_record_a_shared_key_links(plan, shop):
     """A changed row takes its relationships with it there, so nothing is blanked."""
     recorded = replace(_declared(plan), neighbours="record", on_excess="truncate")
     assert not recorded.promise.is_shared("orders", "employee")
-    assert "shares them" not in recorded.promise.describe()
+    assert "shares them" not in statement(recorded.promise)
     assert dw.fit(shop, recorded, epsilon=5.0, delta=1e-6, insecure_seed=3).sample(seed=1)["orders"].num_rows > 500
 
 
 def test_the_certificate_adds_up_for_who_is_in_both_tables(plan, shop):
     certificate = dw.fit(shop, _declared(plan), epsilon=1.0, delta=1e-6, insecure_seed=1).certificate
-    epsilon, delta = together(certificate.tables)
+    epsilon, delta = together([(g.epsilon, g.delta) for g in certificate.tables])
     assert epsilon == pytest.approx(sum(g.epsilon for g in certificate.tables))
     assert delta > 2e-6
     assert any("a row in each of customers, employees" in c for c in certificate.caveats)
@@ -137,11 +137,10 @@ def test_the_certificate_adds_up_for_who_is_in_both_tables(plan, shop):
 
 
 def test_guarantees_add_up_in_the_best_order_and_are_never_said_too_small():
-    columns = [Guarantee("a", 0.0, 2.0, 1e-6), Guarantee("b", 0.0, 1.0, 1e-6)]
-    epsilon, delta = together(columns)
+    epsilon, delta = together([(2.0, 1e-6), (1.0, 1e-6)])
     assert 3.0 <= epsilon < 3.0 + 1e-9
     assert 1e-6 * (1 + math.e) <= delta < 1e-6 * (1 + math.e) * (1 + 1e-9)
     (said,) = said_together([Guarantee("a", 0.0, 1.00001, 1e-6), Guarantee("b", 0.0, 1.0, 1e-6)])
     assert "epsilon 2.001 and delta 3.719e-06" in said
-    assert said_together(columns[:1]) == ()
-    assert together([Guarantee("a", 0.0, math.inf, 1e-6), Guarantee("b", 0.0, 900.0, 1e-6)]) == (math.inf, 1.0)
+    assert said_together([Guarantee("a", 0.0, 1.0, 1e-6)]) == ()
+    assert together([(math.inf, 1e-6), (900.0, 1e-6)]) == (math.inf, 1.0)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import dpweave as dw
 from dpweave import parts
+from dpweave.certificate import statement
 from dpweave.errors import PlanError
 from dpweave.links import home as module
 from dpweave.links.home import Home, at_home
@@ -170,7 +171,7 @@ def test_less_noise_hides_a_link_that_stays_within_its_unit() -> None:
     assert units_of(loose.promise, view) is None
     assert units_of(plan.promise, view).columns is None  # type: ignore[union-attr]
     assert "father.home.kind" not in view.attribute  # which is that of the child's own home
-    assert "Links by person.father that leave their unit are not counted" in plan.promise.describe()
+    assert "Links by person.father that leave their unit are not counted" in statement(plan.promise)
 
 
 def test_links_that_leave_their_unit_count_as_leading_nowhere() -> None:

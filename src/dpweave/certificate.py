@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from decimal import ROUND_CEILING, Context
 from typing import TYPE_CHECKING, Any
 
+from dpweave.privacy.accounting import together
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from dpweave.privacy.promise import Promise
 
 
 @dataclass(frozen=True)
@@ -70,3 +75,48 @@ class Certificate:
         lines += [f"  note: {c}" for c in self.caveats]
         lines += [f"  {e['relation']}: {e['verdict']}" for e in self.evidence]
         return "\n".join(lines)
+
+
+def statement(promise: Promise) -> str:
+    """Say a promise in plain words."""
+    who = " or ".join(f"one row of {t}" for t in promise.protected)
+    if promise.neighbours == "record":
+        text = (
+            f"Whoever sees the release can hardly tell what {who} says and what it is linked to; table sizes are not hidden by "
+            "the neighbour relation."
+        )
+        if promise.on_excess == "truncate":
+            text += " The guarantee is relative to the database after links beyond the bounds were dropped."
+        return text
+    kept = "".join(f" Links by {t}.{k} that leave their unit are not counted." for t, k in sorted(promise.within))
+    kept += "".join(
+        f" Rows of {t} count only while the row of {promise.database[t].key[k].target} that shares them by {k} is there."
+        for t, k in sorted(promise.shared)
+    )
+    return (
+        f"Whoever sees the release can hardly tell whether {who}, with everything it owns, is in the database. "
+        f"Units that own more rows than the bounds allow are counted with their first rows only.{kept}"
+    )
+
+
+def caveats(columns: Sequence[Guarantee], external: Sequence[Mapping[str, Any]], *, neighbours: str) -> tuple[str, ...]:
+    """Say what whoever reads the certificate should mind."""
+    elsewhere = (
+        f"{e['table']} was made elsewhere; that its maker protected one row of {' or '.join(e['units'])}, with all its rows there and "
+        f"for {neighbours} neighbours, as declared was taken on trust and not checked"
+        for e in external
+    )
+    return (*elsewhere, *said_together(columns))
+
+
+def said_together(columns: Sequence[Guarantee]) -> tuple[str, ...]:
+    """Say to how much guarantees add up, in four digits and never too small; nothing where there is one table."""
+    if len(columns) < 2:
+        return ()
+    up = Context(prec=4, rounding=ROUND_CEILING)
+    both = together([(g.epsilon, g.delta) for g in columns])
+    epsilon, delta = (f"{float(up.create_decimal(x)):.4g}" for x in both)
+    return (
+        f"a person who can have a row in each of {', '.join(g.table for g in columns)} is protected less: the guarantees add up, "
+        f"for that person to at most epsilon {epsilon} and delta {delta}",
+    )

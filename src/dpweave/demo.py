@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpweave.certificate import statement
 from dpweave.errors import TargetError, UsageError
 from dpweave.plan import Plan
 from dpweave.progress import reporter
@@ -172,7 +173,7 @@ def run(
     with report.step("write the copy"):
         copy.write(home / COPY, overwrite=True, progress=report.inside)
     sizes = {name: table.num_rows for name, table in copy.items()}
-    return Demo(home, sizes, model.certificate, plan.promise.describe(), compare(home / SHOP, home / COPY))
+    return Demo(home, sizes, model.certificate, statement(plan.promise), compare(home / SHOP, home / COPY))
 
 
 def _fresh(folder: Path) -> Path:

@@ -24,13 +24,12 @@ from dpweave.budget import (
     task_view,
     touched,
 )
-from dpweave.certificate import Guarantee
+from dpweave.certificate import Guarantee, said_together, statement
 from dpweave.explanationtext import short
 from dpweave.forecast import Forecast, forecast
 from dpweave.links.bags import FIRST, Bags
 from dpweave.links.design import even_margin, inner_sets
 from dpweave.privacy.accounting import gaussian_sigma, split
-from dpweave.privacy.release import said_together
 from dpweave.privacy.sensitivity import movement, units_of
 from dpweave.relations import degree_codecs, derived_codecs, is_centred, measured_columns, relations
 from dpweave.schema.domain import (
@@ -201,7 +200,7 @@ def explain(plan: Plan, *, epsilon: float, delta: float) -> Explanation:
         delta=delta,
         rho=allocation.rho,
         neighbours=plan.neighbours,
-        statement=promise.describe(),
+        statement=statement(promise),
         protect=plan.protect,
         public=plan.public,
         holdings=holdings,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dpweave.certificate import statement
 from dpweave.errors import PlanError
 from dpweave.privacy.promise import Promise
 from dpweave.schema.model import Column, Database, ForeignKey, Table, Type
@@ -33,7 +34,7 @@ def test_a_promise_that_holds():
     assert promise.chain("items") == (("items", "order"), ("orders", "user"))
     assert promise.root("items") == "users"
     assert {t: promise.owned_rows("users", t) for t in TABLES} == {"users": 1, "orders": 2, "items": 6, "movies": 0}
-    assert "users" in promise.describe()
+    assert "users" in statement(promise)
 
 
 @pytest.mark.parametrize(

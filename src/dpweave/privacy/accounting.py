@@ -255,3 +255,16 @@ class Budget:
     def left(self, table: str, *, spent: Cost) -> Budget:
         """What ``table`` may still spend, rounded down."""
         return Budget(subtract(self.rho, spent.rho.get(table, 0.0)), subtract(self.delta, spent.delta.get(table, 0.0)))
+
+
+def together(guarantees: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    r"""(ε, δ) for whoever has a row in each of several protected tables: they may be taken out one after the other.
+
+    Each step multiplies what is left by :math:`e^{\varepsilon_i}` and adds :math:`\delta_i`, so :math:`\varepsilon = \sum_i
+    \varepsilon_i` and :math:`\delta = \sum_i \delta_i e^{\varepsilon_1 + \dots + \varepsilon_{i-1}}`, in the best order. Rounded up.
+    """
+    epsilon = delta = 0.0
+    for e, d in sorted(guarantees):
+        delta += d * math.exp(min(epsilon, 700.0))
+        epsilon += e
+    return epsilon * (1 + FLOAT_ERROR), min(delta * (1 + FLOAT_ERROR), 1.0)

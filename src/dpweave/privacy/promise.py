@@ -227,21 +227,3 @@ class Promise:
         for step in self.chain(table):
             rows *= self.bounds[step]
         return rows
-
-    def describe(self) -> str:
-        """Say the promise in plain words."""
-        who = " or ".join(f"one row of {t}" for t in self.protected)
-        if self.neighbours == "entity":
-            kept = "".join(f" Links by {t}.{k} that leave their unit are not counted." for t, k in sorted(self.within))
-            kept += "".join(
-                f" Rows of {t} count only while the row of {self.database[t].key[k].target} that shares them by {k} is there."
-                for t, k in sorted(self.shared)
-            )
-            return (
-                f"Whoever sees the release can hardly tell whether {who}, with everything it owns, is in the database. "
-                f"Units that own more rows than the bounds allow are counted with their first rows only.{kept}"
-            )
-        text = f"Whoever sees the release can hardly tell what {who} says and what it is linked to; table sizes are not hidden by the neighbour relation."
-        if self.on_excess == "truncate":
-            text += " The guarantee is relative to the database after links beyond the bounds were dropped."
-        return text

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from dataclasses import dataclass, field
-from decimal import ROUND_CEILING, Context
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from dpweave.certificate import Certificate, Guarantee
+from dpweave.certificate import Certificate, Guarantee, caveats, statement
 from dpweave.privacy.accounting import Cost, epsilon_of_rho, subtract
 
 if TYPE_CHECKING:
@@ -91,37 +89,6 @@ def guarantees(spent: Cost, tables: tuple[str, ...], *, delta: float) -> tuple[G
     return tuple(out)
 
 
-def together(columns: Sequence[Guarantee]) -> tuple[float, float]:
-    r"""(ε, δ) for whoever has a row in each of these tables: they may be taken out one after the other.
-
-    Each step multiplies what is left by :math:`e^{\varepsilon_i}` and adds :math:`\delta_i`, so :math:`\varepsilon = \sum_i
-    \varepsilon_i` and :math:`\delta = \sum_i \delta_i e^{\varepsilon_1 + \dots + \varepsilon_{i-1}}`, in the best order. Rounded up.
-    """
-    epsilon = delta = 0.0
-    for g in sorted(columns, key=lambda g: g.epsilon):
-        delta += g.delta * math.exp(min(epsilon, 700.0))
-        epsilon += g.epsilon
-    return epsilon * (1 + 1e-12), min(delta * (1 + 1e-12), 1.0)
-
-
-def said_together(columns: Sequence[Guarantee]) -> tuple[str, ...]:
-    """Say what :func:`together` gives, in four digits and not less than it; nothing where there is one table."""
-    if len(columns) < 2:
-        return ()
-    up = Context(prec=4, rounding=ROUND_CEILING)
-    epsilon, delta = (f"{float(up.create_decimal(x)):.4g}" for x in together(columns))
-    return (
-        f"a person who can have a row in each of {', '.join(g.table for g in columns)} is protected less: the guarantees add up, "
-        f"for that person to at most epsilon {epsilon} and delta {delta}",
-    )
-
-
-UNCHECKED = (
-    "{table} was made elsewhere; that its maker protected one row of {units}, with all its rows there and for {neighbours} "
-    "neighbours, as declared was taken on trust and not checked"
-)
-
-
 def certify(
     promise: Promise,
     ledger: Ledger,
@@ -141,7 +108,7 @@ def certify(
         rho=max(g.rho for g in columns),
         tables=columns,
         neighbours=promise.neighbours,
-        statement=promise.describe(),
+        statement=statement(promise),
         bounds=tuple((t, k, b) for (t, k), b in promise.bounds.items()),
         owned_rows={u: {t: n for t, n in rows.items() if n} for u, rows in owned.items()},
         events=tuple(
@@ -154,12 +121,6 @@ def certify(
         run=ledger.run,
         insecure=insecure,
         external=tuple(external),
-        caveats=(
-            *(
-                UNCHECKED.format(table=e["table"], units=" or ".join(e["units"]), neighbours=promise.neighbours)
-                for e in external
-            ),
-            *said_together(columns),
-        ),
+        caveats=caveats(columns, external, neighbours=promise.neighbours),
         evidence=tuple(evidence),
     )
