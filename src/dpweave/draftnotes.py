@@ -178,7 +178,11 @@ def _key(plan: Plan, table: str, key: KeyPlan) -> tuple[str, ...]:
         case "shared":
             return (said_of_second_owner(plan, table, key),)
         case "linking":
-            said = f"A link between units: at most max_degree rows of {table} keep theirs per row of {target}."
+            said = (
+                f"A link between units: at most max_degree rows of {table} keep theirs per row of {target}. When that row goes, they "
+                "stay with all they say"
+            )
+            said += '; role = "shared" would hide that too.' if plan.neighbours == "entity" else "."
             root, ends = plan.promise.root, {table, target}
             if plan.neighbours == "entity" and not ends & {*plan.protect} and root(table) == root(target):
                 said += f" If it never leads to a row of another {root(table)}, say within = true: then it needs much less noise."

@@ -263,8 +263,10 @@ def together(guarantees: Sequence[tuple[float, float]]) -> tuple[float, float]:
     Each step multiplies what is left by :math:`e^{\varepsilon_i}` and adds :math:`\delta_i`, so :math:`\varepsilon = \sum_i
     \varepsilon_i` and :math:`\delta = \sum_i \delta_i e^{\varepsilon_1 + \dots + \varepsilon_{i-1}}`, in the best order. Rounded up.
     """
-    epsilon = delta = 0.0
+    if not all(math.isfinite(e) for e, _ in guarantees):
+        return math.inf, 1.0
+    epsilon, delta = Fraction(0), 0.0
     for e, d in sorted(guarantees):
-        delta += d * math.exp(min(epsilon, 700.0))
-        epsilon += e
-    return epsilon * (1 + FLOAT_ERROR), min(delta * (1 + FLOAT_ERROR), 1.0)
+        delta += d * math.exp(min(float(epsilon), 700.0))
+        epsilon += Fraction(e)
+    return round_up(epsilon), min(delta * (1 + FLOAT_ERROR), 1.0)
