@@ -1,0 +1,45 @@
+"""What contributors are told is true: paths, checks, versions."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parent.parent
+PATH = re.compile(r"`((?:src|tests|docs)/[\w./-]+)`")
+PATTERN = re.compile(r"NAME|COMMAND")
+"""Stands for what a contributor adds."""
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "SECURITY.md"])
+def test_paths_are_there(page):
+    named = PATH.findall((ROOT / page).read_text())
+    assert named
+    for path in named:
+        whole = ROOT / path
+        assert whole.parent.is_dir() if PATTERN.search(path) else whole.exists(), path
+
+
+def test_hooks_before_a_commit_are_the_checks_of_make_lint():
+    (repository,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    recipe = re.search(r"^lint:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)[1]
+    checks = [line.strip().replace("$(BIN)", ".venv/bin") for line in recipe.splitlines()]
+    assert [h["entry"] for h in repository["hooks"]] == checks
+
+
+def test_the_citation_names_this_version_and_this_licence():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert (citation["version"], citation["license"]) == (project["version"], project["license"])
+
+
+def test_the_workflow_runs_every_version_that_is_supported():
+    flow = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text())
+    oldest = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"].removeprefix(">=")
+    job = flow["jobs"]["test"]
+    assert job["strategy"]["matrix"]["python"][0] == oldest
+    assert {"run": "make test"} in job["steps"]
