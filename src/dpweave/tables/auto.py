@@ -112,9 +112,15 @@ class Auto:
         return ChosenTable(chosen, fitted)
 
 
-def restore(state: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> FittedTable:
-    """Rebuild a table by the mechanism that was chosen for it."""
-    return restore_by_name(state["mechanism"], state["state"], arrays)
+def restore(state: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> ChosenTable:
+    """Rebuild a table by the mechanism that was chosen for it.
+
+    Models that were loaded and saved again lost its name for a while. Their state is that of the table itself, and tells
+    woven tables ("parts") from graphical ones, which are all rebuilt alike.
+    """
+    if "mechanism" not in state:
+        state = {"mechanism": "woven" if "parts" in state else "aim", "state": state}
+    return ChosenTable(state["mechanism"], restore_by_name(state["mechanism"], state["state"], arrays))
 
 
 REGISTRATION = Registration(make=Auto, restore=restore)
