@@ -19,6 +19,9 @@ import pytest
 import typer
 
 from dpweave import cli, demo
+from dpweave.privacy.accounting import Budget, Cost
+from dpweave.privacy.ledger import Ledger
+from dpweave.running import begin
 from tests.backends import postgres  # noqa: F401 - a fixture
 
 SNAPSHOT = Path(__file__).parent / "snapshots" / "cli.txt"
@@ -279,6 +282,32 @@ def test_the_ledger_tells_who_spent_what_and_what_is_left(call, fitted, tmp_path
     assert after["cap"] == {"epsilon": 3.0, "delta": 1e-6}
     assert after["tables"]["patients"]["rho_left"] > 0
     assert re.search(r"patients .* up to [0-9.]+ left", call("ledger", ledger)[1])
+
+
+def test_a_run_that_died_can_be_released(call, tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    book = Ledger.open(path, database="clinic", limit=Budget(0.5), tables=["patients"])
+    book.charge(Cost({"patients": 0.125}, {}), what={})
+    call("ledger", path, "--cap-epsilon", "9")
+    assert f"not ended, may spend rho 0.5: {book.run}" in call("ledger", path)[1]
+    before = valid("ledger", call("ledger", path, "--json")[1])["databases"]["clinic"]
+    assert before["runs"][0]["reserved"] == {"patients": 0.5}
+    code, _, err = call("ledger", path, "--release", "nobody")
+    assert (code, "has no run 'nobody'" in err) == (2, True)
+    after = valid("ledger", call("ledger", path, "--release", book.run, "--json")[1])["databases"]["clinic"]
+    assert after["runs"][0]["reserved"] == {}
+    tables = [database["tables"]["patients"] for database in (before, after)]
+    assert tables[0]["rho"] == tables[1]["rho"] == 0.125
+    assert tables[1]["rho_left"] - tables[0]["rho_left"] == pytest.approx(0.375)
+    assert call("ledger", path, "--release", book.run)[0] == 2  # it has ended
+
+
+def test_a_run_that_goes_on_is_not_released(call, tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    asked = {"database": "clinic", "limit": Budget(0.5), "tables": ["patients"], "delta": 1e-6, "label": None}
+    with begin(path, **asked) as book:
+        code, _, err = call("ledger", path, "--release", book.run)
+    assert (code, "is still going" in err) == (2, True)
 
 
 def test_report_and_run_write_a_page(call, fitted, tmp_path, monkeypatch):

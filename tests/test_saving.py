@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import zipfile
 from dataclasses import replace
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,9 @@ from dpweave.links.base import METHODS
 from dpweave.plan import Plan
 from dpweave.tables.base import BUILT_IN
 from tests.test_external import TOML, rows_made
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 RNG = np.random.default_rng(3)
 OWNER = np.repeat(np.arange(80), RNG.integers(0, 4, 80))

@@ -420,16 +420,23 @@ def ledger(
     database: Annotated[
         str | None, typer.Option("--database", help="Which database the cap is for, where the ledger knows several.")
     ] = None,
+    release: Annotated[
+        str | None,
+        typer.Option("--release", metavar="RUN", help="Give back what a run that died had reserved and not spent."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show what was spent on what, and set a cap.
 
     Spending adds up over runs: two copies fitted apart reveal more than one. A cap stops the run that would pass it,
-    before a row is read.
+    before a row is read. A run that goes on reserves all it may spend; one that died gives it back when the next begins.
     """
     from dpweave.privacy.ledger import set_cap
+    from dpweave.running import give_back
     from dpweave.spending import read
 
+    if release is not None:
+        give_back(file, release)
     if cap_epsilon is not None:
         set_cap(file, database=_capped_database(file, database), epsilon=cap_epsilon, delta=cap_delta)
     elif database is not None and database not in read(file).databases:

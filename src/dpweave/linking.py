@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -14,11 +15,11 @@ from dpweave.plan import ColumnPlan, KeyPlan, Plan, TablePlan
 from dpweave.planparts import domain_from_value
 from dpweave.privacy.accounting import Budget, rho_of_epsilon, split
 from dpweave.privacy.curator import Curator
-from dpweave.privacy.ledger import Ledger
 from dpweave.privacy.noise import InsecureNoise
 from dpweave.privacy.release import certify
 from dpweave.progress import reporter
 from dpweave.relations import Relation, relations
+from dpweave.running import begin
 from dpweave.schema.arrow import arrow_type, type_of_arrow
 from dpweave.schema.codec import Codec
 from dpweave.schema.coding import encode_table
@@ -112,9 +113,11 @@ def link(
     rng = np.random.default_rng(seed)
     problem = task.rehearse(plan, model, m_syn)
     report = reporter(progress)
-    with open_source(task.frames) as source:
+    with open_source(task.frames) as source, ExitStack() as at_end:
         source.declare(plan.database)
-        book = Ledger.open(ledger, database=source.name, limit=Budget(rho), tables=plan.protect, label=label)
+        limit = Budget(rho)
+        run = begin(ledger, database=source.name, limit=limit, tables=plan.protect, delta=delta, label=label)
+        book = at_end.enter_context(run)
         curator = Curator(
             source, plan.promise, ledger=book, noise=None if insecure_seed is None else InsecureNoise(insecure_seed)
         )

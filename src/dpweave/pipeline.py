@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -52,10 +53,10 @@ from dpweave.relations import (
     repetition_codec,
     repetition_view,
 )
+from dpweave.running import begin
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import Domain, Learn, View, degree, parse_degree, parse_repetition, size
 from dpweave.sources import open_source
-from dpweave.spending import begin
 from dpweave.tables.aim import MAX_TRIPLES
 from dpweave.tables.base import Structure, table_model
 from dpweave.tables.centred import centred, composition
@@ -103,20 +104,21 @@ def fit(
     plan, brought = bring(plan, external)
     models = {name: (_model(plan, name, brought), _structure(plan, name)) for name in plan.promise.private}
     report = reporter(progress)
-    with open_source(source) as opened:
+    with open_source(source) as opened, ExitStack() as at_end:
         opened.require_tables(plan.database.names)
         plan.require(opened.catalogue)
         opened.declare(plan.database)
         limit = Budget(allocation.rho, allocation.spent_delta)
-        book = begin(
+        run = begin(
             ledger,
             database=opened.name,
             limit=limit,
             tables=plan.protect,
             delta=delta,
-            elsewhere=sum(declared_costs(plan).values(), Cost.zero()),
+            elsewhere=max(sum(declared_costs(plan).values(), Cost.zero()).rho.values(), default=0.0),
             label=label,
         )
+        book = at_end.enter_context(run)
         noise = None if insecure_seed is None else InsecureNoise(insecure_seed)
         curator = Curator(opened, plan.promise, ledger=book, noise=noise)
         with report.step("check files, keys and bounds"):

@@ -93,7 +93,7 @@ def database_dict(found: DatabaseSummary, delta: float) -> dict[str, Any]:
     """Return what was spent on one database, and what is left under its cap, as plain values."""
     tables = {}
     for table in sorted({*found.total.rho, *found.total.delta}):
-        left = None if found.cap is None else found.cap.left(found.total, table)
+        left = None if found.cap is None else found.cap.left(found.committed or found.total, table)
         tables[table] = {
             "rho": found.total.rho.get(table, 0.0),
             "delta_spent": found.total.delta.get(table, 0.0),
@@ -110,6 +110,7 @@ def database_dict(found: DatabaseSummary, delta: float) -> dict[str, Any]:
                 t: sum(e.cost.rho.get(t, 0.0) for e in entries)
                 for t in sorted({t for e in entries for t in e.cost.rho})
             },
+            "reserved": dict(found.reserved[run].rho) if run in found.reserved else {},
         }
         for run, entries in found.runs.items()
     ]
@@ -137,4 +138,6 @@ def database_words(name: str, found: DatabaseSummary, delta: float) -> str:
         who = f" by {r['label']}" if r["label"] else ""
         spent = max(r["rho"].values(), default=0.0)
         lines.append(f"  {r['time'][:16].replace('T', ' ')}  {r['charges']:>4} charges, rho {spent:.4g}{who}"[:80])
+        if most := max(r["reserved"].values(), default=0.0):
+            lines.append(f"    not ended, may spend rho {most:.4g}: {r['run']}")
     return "\n".join(lines)

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import io
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpweave.errors import BudgetError, LedgerError, UsageError
+from dpweave.errors import UsageError
 from dpweave.privacy.accounting import Cost, epsilon_of_rho, require_number, subtract
-from dpweave.privacy.ledger import Journal, Ledger
+from dpweave.privacy.ledger import Journal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dpweave.privacy.accounting import Budget
     from dpweave.privacy.ledger import Cap, Entry
 
 
@@ -26,6 +25,10 @@ class DatabaseSummary:
     total: Cost
     cap: Cap | None
     entries: tuple[Entry, ...]
+    reserved: Mapping[str, Cost] = field(default_factory=dict)
+    """What each run may spend that has not ended, with what it has spent already."""
+    committed: Cost | None = None
+    """``total``, and what is reserved beyond it."""
 
     @property
     def runs(self) -> Mapping[str, tuple[Entry, ...]]:
@@ -52,7 +55,8 @@ class DatabaseSummary:
         """
         if self.cap is None:
             return math.inf
-        rho = min(self.cap.left(self.total + Cost({}, {table: spent_delta}), table).rho for table in tables)
+        gone = self.committed or self.total
+        rho = min(self.cap.left(gone + Cost({}, {table: spent_delta}), table).rho for table in tables)
         epsilon = epsilon_of_rho(rho, delta=subtract(delta, spent_delta)) if rho > elsewhere else 0.0
         if not epsilon > 0:
             return 0.0
@@ -74,35 +78,14 @@ def read(path: Path | str) -> LedgerSummary:
         journal.catch_up(io.BytesIO(Path(path).read_bytes()))
     except OSError as error:
         raise journal.trouble(f"{error.strerror}; name a file that can be read") from error
-    of = {name: tuple(entry for entry in journal.entries if entry.database == name) for name in journal.databases}
-    return LedgerSummary(
-        {name: DatabaseSummary(total, journal.caps.get(name), of[name]) for name, total in journal.databases.items()}
+    return LedgerSummary({name: _summary(journal, name) for name in journal.databases})
+
+
+def _summary(journal: Journal, name: str) -> DatabaseSummary:
+    return DatabaseSummary(
+        journal.databases[name],
+        journal.caps.get(name),
+        tuple(entry for entry in journal.entries if entry.database == name),
+        {run: limit for (database, run), limit in journal.reserved.items() if database == name},
+        journal.committed(name),
     )
-
-
-def begin(
-    path: Path | str | None,
-    *,
-    database: str,
-    limit: Budget,
-    tables: Sequence[str],
-    delta: float,
-    elsewhere: Cost,
-    label: str | None,
-) -> Ledger:
-    """Begin a run that may spend ``limit``, which was made from some ε and ``delta``; a refusal says which ε the cap leaves.
-
-    Tables made ``elsewhere`` are a part of the limit.
-    """
-    try:
-        return Ledger.open(path, database=database, limit=limit, tables=tables, label=label)
-    except LedgerError:
-        raise
-    except BudgetError as refusal:
-        found = None if path is None else read(path).databases.get(database)
-        if found is None or found.cap is None:
-            raise
-        declared = max(elsewhere.rho.values(), default=0.0)
-        left = found.affordable(tables, delta=delta, spent_delta=limit.delta, elsewhere=declared)
-        hint = f"ask for epsilon {left:g} or less" if left else "it leaves nothing"
-        raise BudgetError(f"{refusal}; {hint} at delta {delta:g}") from None

@@ -20,7 +20,9 @@ from filelock import FileLock
 from dpweave.errors import BudgetError, LedgerError, UsageError
 from dpweave.privacy import ledger as module
 from dpweave.privacy.accounting import Budget, Cost, epsilon_of_rho, rho_of_epsilon, split, subtract
-from dpweave.privacy.ledger import Cap, Ledger, set_cap
+from dpweave.privacy.ledger import Cap, Ledger, release, set_cap
+from dpweave.running import begin as begin_run
+from dpweave.running import is_going
 from dpweave.spending import DatabaseSummary, read
 
 LIMIT = Budget(1.0, 1e-6)
@@ -56,6 +58,7 @@ def test_charges_add_up(ledger: Ledger) -> None:
         "limit": {"rho": 1.0, "delta": 1e-6},
         "tables": ["users", "movies"],
         "details": {"plan": 1},
+        "reserved": True,
     }
     assert {entry.run for entry in ledger.entries} == {ledger.run}
 
@@ -172,10 +175,10 @@ def test_summary_spends_deltas_first(path: Path) -> None:
 
 
 def test_a_cap_binds_all_runs_of_its_database(path: Path) -> None:
-    set_cap(path, database="shop", epsilon=2.0, delta=1e-6)
     whole = rho_of_epsilon(2.0, delta=1e-6)
     half = Budget(whole / 2)
     one, two, late = (begin(path, limit=half) for _ in range(3))
+    set_cap(path, database="shop", epsilon=2.0, delta=1e-6)  # they had begun
     one.charge(users(whole / 2), what={})
     two.charge(users(whole / 2), what={})
     before = path.read_bytes()
@@ -204,9 +207,62 @@ def test_a_run_that_cannot_fit_under_the_cap_does_not_begin(path: Path) -> None:
     begin(path, database="other", limit=Budget(rho_of_epsilon(1.0, delta=delta), 1e-7))
 
 
+def test_a_run_reserves_its_whole_limit_until_it_ends(path: Path) -> None:
+    set_cap(path, database="shop", epsilon=1.0, delta=1e-6)
+    whole = rho_of_epsilon(1.0, delta=1e-6)
+    one, _two = (begin(path, limit=Budget(whole / 4)) for _ in range(2))
+    one.charge(users(whole / 8), what={})
+    with pytest.raises(BudgetError, match="under the cap"):  # a half is reserved
+        begin(path, limit=Budget(whole * 0.51))
+    three = begin(path, limit=Budget(whole / 2))
+    with pytest.raises(BudgetError, match="under the cap"):
+        begin(path, limit=Budget(whole / 100))
+    one.close()
+    with pytest.raises(BudgetError, match="under the cap"):  # what it has spent is not given back
+        begin(path, limit=Budget(whole * 0.126))
+    begin(path, limit=Budget(whole * 0.124))
+    three.charge(users(whole / 2), what={})
+    one.charge(users(whole / 8), what={})  # too late to be reserved, and still checked
+    assert read(path).databases["shop"].total.rho["users"] == pytest.approx(whole * 0.75)
+    begin(path, database="school", limit=Budget(whole * 9))  # another database
+
+
+def test_what_is_reserved_adds_up_exactly(path: Path) -> None:
+    """Seven runs for a seventh each: the sum of rounded parts is no more than the whole, and not one digit less."""
+    set_cap(path, database="shop", epsilon=1.0, delta=1e-6)
+    whole = rho_of_epsilon(1.0, delta=1e-6)
+    for share in split(whole, [1] * 7):
+        begin(path, limit=Budget(share)).charge(users(share), what={})
+    with pytest.raises(BudgetError, match="under the cap"):
+        begin(path, limit=Budget(whole * 1e-9))
+
+
+def test_lines_of_versions_before_reserve_nothing(path: Path) -> None:
+    first = begin(path)
+    first.charge(users(0.5), what={})
+    lines = [json.loads(line) for line in path.read_bytes().splitlines()]
+    del lines[0]["what"]["reserved"]
+    before = b""
+    for line in lines:
+        line["chain"] = hashlib.sha256(before.splitlines(keepends=True)[-1] if before else b"").hexdigest()
+        before += (json.dumps(line) + "\n").encode()
+    path.write_bytes(before)
+    assert read(path).databases["shop"].total == users(0.5)
+    assert not read(path).databases["shop"].reserved
+    set_cap(path, database="shop", epsilon=epsilon_of_rho(1.5, delta=1e-6), delta=1e-6)
+    begin(path, limit=Budget(0.99))
+
+
+@pytest.mark.parametrize("limit", [None, {}, {"rho": -1.0}, {"rho": 1.0, "x": 1}, [1.0], {"rho": "much"}])
+def test_a_broken_reservation_is_found(path: Path, limit: object) -> None:
+    begin(path)
+    path.write_bytes(replaced(path.read_bytes(), what={"limit": limit, "tables": ["users"], "reserved": True}))
+    refused(path, 1)
+
+
 def test_deltas_use_up_a_cap(path: Path) -> None:
-    set_cap(path, database="shop", epsilon=50.0, delta=1e-6)
     one, two = (begin(path, limit=Budget(1e-3, 6e-7)) for _ in range(2))
+    set_cap(path, database="shop", epsilon=50.0, delta=1e-6)
     one.charge(users(1e-3, 6e-7), what={})
     with pytest.raises(BudgetError, match="rho 1e-06 and delta 6e-07, but rho"):
         two.charge(users(1e-6, 6e-7), what={})
@@ -276,12 +332,12 @@ def start(code: str, *args: object) -> subprocess.Popen[str]:
 
 @pytest.mark.parametrize("pause", [0.0, 0.01])
 def test_two_processes_racing_on_one_ledger_never_overspend(path: Path, pause: float) -> None:
-    set_cap(path, database="shop", epsilon=1.0, delta=1e-6)
     whole = rho_of_epsilon(1.0, delta=1e-6)
     step = whole / 60.5
     racers = [start(RACER, path, whole, step, pause) for _ in range(2)]
     for racer in racers:
         assert racer.stdout.readline() == "ready\n"
+    set_cap(path, database="shop", epsilon=1.0, delta=1e-6)  # which would have let only one begin
     for racer in racers:
         racer.stdin.write("go\n")
         racer.stdin.flush()
@@ -324,6 +380,153 @@ def test_threads_sharing_one_ledger_never_overspend(path: Path) -> None:
         thread.join()
     assert len(done) == 32
     assert read(path).databases["shop"].total == users(1.0)
+
+
+CROWD = """
+import sys
+from dpweave.errors import BudgetError
+from dpweave.privacy.accounting import Budget, Cost
+from dpweave.running import begin
+path, limit, steps = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
+print("ready", flush=True)
+sys.stdin.readline()
+charges = 0
+try:
+    asked = {"database": "shop", "limit": Budget(limit), "tables": ["users"], "delta": 1e-6, "label": None}
+    with begin(path, **asked) as ledger:
+        for _ in range(steps):
+            ledger.charge(Cost({"users": limit / steps}, {}), what={})
+            charges += 1
+    print("done", charges, flush=True)
+except BudgetError:
+    print("refused", charges, flush=True)
+"""
+
+
+def crowd(paths: list[Path], limit: float, *, steps: int = 4) -> list[str]:
+    """What each of several processes says that begin at the same time, one for each name of the ledger."""
+    racers = [start(CROWD, path, limit, steps) for path in paths]
+    for racer in racers:
+        assert racer.stdout.readline() == "ready\n"
+    for racer in racers:
+        racer.stdin.write("go\n")
+        racer.stdin.flush()
+    return sorted(racer.communicate(timeout=120)[0].strip() for racer in racers)
+
+
+def test_of_many_runs_at_once_those_that_fit_succeed_and_no_other_spends(path: Path) -> None:
+    whole = rho_of_epsilon(1.0, delta=1e-6)
+    set_cap(path, database="shop", epsilon=1.0, delta=1e-6)
+    assert crowd([path] * 20, whole / 7.5) == ["done 4"] * 7 + ["refused 0"] * 13
+    shop = read(path).databases["shop"]
+    assert shop.total.rho["users"] == pytest.approx(whole * 7 / 7.5)
+    assert not shop.reserved
+    assert sorted(p.name for p in path.parent.iterdir()) == ["ledger.jsonl", "ledger.jsonl.lock"]
+
+
+@pytest.mark.parametrize("link", ["symbolic", "hard", "folder"])
+def test_a_ledger_has_one_lock_whatever_name_it_is_reached_by(path: Path, link: str) -> None:
+    set_cap(path, database="shop", epsilon=1.0, delta=1e-6)
+    other = path.parent / "elsewhere" / "same.jsonl"
+    if link == "folder":
+        other.parent.symlink_to(path.parent)
+        other = other.parent / path.name
+    else:
+        other.parent.mkdir()
+        other.symlink_to(path) if link == "symbolic" else other.hardlink_to(path)
+    whole = rho_of_epsilon(1.0, delta=1e-6)
+    for round_ in range(1, 4):
+        assert crowd([path, other], whole / 10, steps=32) == ["done 32"] * 2
+        shop = read(path).databases["shop"]  # which checks the chain
+        assert sum(entry.kind == "charge" for entry in shop.entries) == 64 * round_
+    assert crowd([path, other] * 2, whole / 3) == ["done 4"] + ["refused 0"] * 3  # two fifths were left
+    assert len(list(path.parent.glob("*.lock"))) == 1
+
+
+def test_what_a_dead_run_reserved_is_given_back_and_what_it_spent_is_not(path: Path) -> None:
+    whole = rho_of_epsilon(1.0, delta=1e-6)
+    set_cap(path, database="shop", epsilon=1.0, delta=1e-6)
+    victim = start(DYING, path, whole)
+    assert victim.stdout.readline() == "charged\n"
+    asked = {"database": "shop", "tables": ["users"], "delta": 1e-6, "label": None}
+    with (
+        pytest.raises(BudgetError, match="with 1 run not ended yet, it leaves nothing at delta 1e-06"),
+        begin_run(path, limit=Budget(whole / 100), **asked),
+    ):
+        pass
+    (run,) = read(path).databases["shop"].reserved
+    assert is_going(path, run)
+    os.kill(victim.pid, signal.SIGKILL)
+    victim.communicate(timeout=30)
+    assert not is_going(path, run)
+    with pytest.raises(BudgetError, match="ask for epsilon"), begin_run(path, limit=Budget(whole * 0.76), **asked):
+        pass
+    with begin_run(path, limit=Budget(whole * 0.74), **asked) as ledger:
+        ledger.charge(users(whole * 0.74), what={})
+    assert read(path).databases["shop"].total.rho["users"] == pytest.approx(whole * 0.99)
+    assert sorted(p.name for p in path.parent.iterdir()) == ["ledger.jsonl", "ledger.jsonl.lock"]
+
+
+DYING = """
+import sys, time
+from dpweave.privacy.accounting import Budget, Cost
+from dpweave.running import begin
+limit = float(sys.argv[2])
+with begin(sys.argv[1], database="shop", limit=Budget(limit), tables=["users"], delta=1e-6, label=None) as ledger:
+    ledger.charge(Cost({"users": limit / 4}, {}), what={})
+    print("charged", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_run_that_fails_gives_back_what_it_did_not_spend(path: Path) -> None:
+    asked = {"database": "shop", "limit": LIMIT, "tables": ["users"], "delta": 1e-6, "label": None}
+    with pytest.raises(UsageError, match="'films'"), begin_run(path, **asked) as ledger:
+        ledger.charge(Cost({"films": 1.0}, {}), what={})
+    shop = read(path).databases["shop"]
+    assert [entry.kind for entry in shop.entries] == ["open", "close"]
+    assert (shop.committed, dict(shop.reserved)) == (Cost.zero(), {})
+
+
+def test_a_last_line_that_cannot_be_written_loses_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model is learned by then; the run is ended by the next one."""
+    asked = {"database": "shop", "limit": LIMIT, "tables": ["users"], "delta": 1e-6, "label": None}
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with begin_run(path, **asked) as ledger:
+        ledger.charge(users(0.25), what={})
+        monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.undo()
+    path.write_bytes(path.read_bytes()[:-5])  # the line was torn
+    (run,) = read(path).databases["shop"].reserved
+    with begin_run(path, **asked) as ledger:
+        assert list(read(path).databases["shop"].reserved) == [ledger.run] != [run]
+
+
+def test_a_run_without_its_mark_holds_on_until_it_is_released(path: Path) -> None:
+    set_cap(path, database="shop", epsilon=1.0, delta=1e-6)
+    whole = rho_of_epsilon(1.0, delta=1e-6)
+    lost = begin(path, limit=Budget(whole))
+    lost.charge(users(whole / 4), what={})
+    asked = {"database": "shop", "limit": Budget(whole / 2), "tables": ["users"], "delta": 1e-6, "label": None}
+    with pytest.raises(BudgetError, match="with 1 run not ended"), begin_run(path, **asked):
+        pass
+    release(path, database="shop", run=lost.run)
+    with begin_run(path, **asked):
+        pass
+    assert read(path).databases["shop"].total == users(whole / 4)
+
+
+def test_a_ledger_in_a_missing_folder_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mistyped" / "ledger.jsonl"
+    with pytest.raises(LedgerError, match=r"there is no folder .*mistyped; make it"):
+        begin(path)
+    asked = {"database": "shop", "limit": LIMIT, "tables": ["users"], "delta": 1e-6, "label": None}
+    with pytest.raises(LedgerError, match="there is no folder"), begin_run(path, **asked):
+        pass
+    assert not path.parent.exists()
 
 
 def test_a_stuck_lock_is_reported(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,14 +1,18 @@
 r"""The durable record of what was spent, shared by every process that names the same file.
 
 One JSON object per line: ``n`` counts lines from 1, ``chain`` is the SHA-256 of the line before, then ``time``,
-``kind`` (``open``, ``charge`` or ``cap``), ``run``, ``database``, ``label``, ``rho`` and ``delta`` per protected table,
-and ``what``. Lines are only ever appended, under a lock (``<ledger>.lock``).
+``kind`` (``open``, ``charge``, ``close`` or ``cap``), ``run``, ``database``, ``label``, ``rho`` and ``delta`` per protected
+table, and ``what``. Lines are only ever appended, under a lock (``<ledger>.lock``, beside the file itself and not beside a
+symbolic link to it; where the system has ``flock``, the file itself too, so that a hard link is no way round).
 
 Formal guarantees:
   - ``charge`` returns after its line is on disk (fsync), and rows may be read only then. A crash before leaves at
     most a torn last line without a newline: nothing was read, readers skip it and the next writer removes it.
   - A charge that would pass the run's limit or the database's cap raises before anything is written. What other
     processes appended is read under the same lock, so a race cannot overspend.
+  - A run's first line reserves its whole limit under the cap until its ``close`` line, so that runs at the same time do
+    not stop each other halfway. Reservations only ever refuse a beginning: every charge is checked against what all runs
+    have spent, so a run that is closed too early cannot overspend either. Lines of versions before reserve nothing.
   - A line that was edited, removed or inserted before the last one breaks the chain and stops all spending. Removing
     lines from the end goes unnoticed unless a run is open that has seen them: the file guards against accidents, not
     against its owner.
@@ -35,16 +39,17 @@ from dpweave.errors import BudgetError, LedgerError, UsageError, nearest
 from dpweave.privacy.accounting import Budget, Cost, epsilon_of_rho, require_number, rho_of_epsilon, subtract
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 TEXTS = ("time", "kind", "run", "database", "label")
 OBJECTS = ("rho", "delta", "what")
+KINDS = ("open", "charge", "close", "cap")
 LOCK_SECONDS = 60
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of a ledger; ``kind`` is ``open``, ``charge`` or ``cap``, and only charges have a cost."""
+    """One line of a ledger; ``kind`` is ``open``, ``charge``, ``close`` or ``cap``, and only charges have a cost."""
 
     n: int
     time: str
@@ -83,9 +88,10 @@ class Journal:
     """The file (or the memory) behind a ledger: all lines read so far, and the totals they lead to."""
 
     def __init__(self, path: Path | str | None) -> None:
-        self.path = None if path is None else Path(path)
+        self.path = None if path is None else Path(os.path.realpath(path))  # one lock, whatever links lead here
         self.entries: list[Entry] = []
-        self.runs: dict[str, Cost] = {}
+        self.runs: dict[tuple[str, str], Cost] = {}
+        self.reserved: dict[tuple[str, str], Cost] = {}
         self.databases: dict[str, Cost] = {}
         self.caps: dict[str, Cap] = {}
         self._size = 0
@@ -102,8 +108,10 @@ class Journal:
             return
         from filelock import FileLock, Timeout
 
+        self.require_folder()
         try:
             with FileLock(f"{self.path}.lock", timeout=LOCK_SECONDS), self._open(self.path) as file:
+                _lock(file)
                 self.catch_up(file)
                 if file.tell() > self._size:
                     file.truncate(self._size)
@@ -112,6 +120,11 @@ class Journal:
             raise self.trouble(f"another process has held its lock for {LOCK_SECONDS} s; wait for it") from None
         except OSError as error:
             raise self.trouble(f"{error.strerror}; name a file that can be written") from error
+
+    def require_folder(self) -> None:
+        """Refuse a folder that is not there: a lock would make it, and a mistyped name would be a new ledger."""
+        if self.path is not None and not self.path.parent.is_dir():
+            raise self.trouble(f"there is no folder {self.path.parent}; make it, or name another")
 
     def catch_up(self, file: IO[bytes]) -> None:
         """Take in every whole line after the last one known; a torn last line is left alone."""
@@ -124,6 +137,11 @@ class Journal:
         header, torn = self._header(), torn.rstrip(b"\0")
         if not (torn.startswith(header) or header.startswith(torn)):
             raise self._damaged("is not a ledger's")
+
+    def committed(self, database: str) -> Cost:
+        """What was spent on ``database``, and what runs that have not ended have reserved."""
+        runs = [at for at in self.runs if at[0] == database]
+        return sum((self.reserved.get(at, self.runs[at]) for at in runs), Cost.zero())
 
     def append(self, file: IO[bytes], *, cost: Cost, **content: object) -> None:
         """Write one line and wait until it is on disk."""
@@ -162,16 +180,23 @@ class Journal:
             texts = {key: raw.pop(key) for key in TEXTS}
             cost, what = Cost(raw["rho"], raw["delta"]), raw["what"]
             cap = Cap(what["epsilon"], what["delta"]) if texts["kind"] == "cap" else None
-            valid = raw.keys() == {"n", "chain", *OBJECTS} and texts["kind"] in ("open", "charge", "cap")
+            begun = texts["kind"] == "open" and what.get("reserved") is True
+            limit = _whole(Budget(**what["limit"]), map(str, what["tables"])) if begun else None
+            valid = raw.keys() == {"n", "chain", *OBJECTS} and texts["kind"] in KINDS
             valid = valid and isinstance(what, dict) and all(isinstance(text, str) for text in texts.values())
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise self._damaged("is malformed") from error
         if not valid:
             raise self._damaged("has other fields than a ledger's")
         entry = Entry(n=len(self.entries) + 1, cost=cost, what=what, **texts)
+        at = entry.database, entry.run
         if cap is not None:
             self.caps[entry.database] = cap
-        self.runs[entry.run] = self.runs.get(entry.run, Cost.zero()) + cost
+        if limit is not None:
+            self.reserved[at] = limit
+        if entry.kind == "close":
+            self.reserved.pop(at, None)
+        self.runs[at] = self.runs.get(at, Cost.zero()) + cost
         self.databases[entry.database] = self.databases.get(entry.database, Cost.zero()) + cost
         self.entries.append(entry)
         self._size += len(line)
@@ -194,7 +219,7 @@ class Ledger:
     tables: tuple[str, ...]
     label: str
     _journal: Journal = field(repr=False)
-    run: str = field(default_factory=lambda: str(uuid.uuid4()))
+    run: str
 
     @classmethod
     def open(
@@ -206,17 +231,22 @@ class Ledger:
         tables: Sequence[str],
         label: str | None = None,
         details: Mapping[str, object] = MappingProxyType({}),
+        run: str | None = None,
     ) -> Ledger:
         """Begin a run on ``database`` whose ``tables`` may each spend ``limit``; ``path=None`` keeps it in memory.
 
-        Refused with ``BudgetError`` if the limit in full would pass the database's cap: a run that is stopped halfway
-        has spent for nothing.
+        The limit in full is reserved until ``close``. Refused with ``BudgetError`` if it would pass the database's cap
+        together with what is spent and reserved: a run that is stopped halfway has spent for nothing.
         """
-        ledger = cls(_scrub(database), limit, tuple(tables), label or "", Journal(path))
-        everything = Cost(dict.fromkeys(tables, limit.rho), dict.fromkeys(tables, limit.delta))
+        run = run or str(uuid.uuid4())
+        ledger = cls(_scrub(database), limit, tuple(tables), label or "", Journal(path), run)
         what = {"limit": {"rho": limit.rho, "delta": limit.delta}, "tables": list(tables), "details": {**details}}
-        ledger._write("open", check=everything, cost=Cost.zero(), what=what)
+        ledger._write("open", check=_whole(limit, tables), cost=Cost.zero(), what={**what, "reserved": True})
         return ledger
+
+    def close(self) -> None:
+        """End the run: what it reserved and did not spend is free for others."""
+        self._write("close", check=Cost.zero(), cost=Cost.zero(), what={})
 
     def charge(self, cost: Cost, *, what: Mapping[str, object]) -> None:
         """Spend ``cost``. When this returns the charge is on disk and rows may be read; if it raises, they may not."""
@@ -230,7 +260,7 @@ class Ledger:
     @property
     def spent(self) -> Cost:
         """What this run has spent."""
-        return self._journal.runs.get(self.run, Cost.zero())
+        return self._journal.runs.get((self.database, self.run), Cost.zero())
 
     @property
     def remaining(self) -> Mapping[str, Budget]:
@@ -251,7 +281,9 @@ class Ledger:
     def _require(self, cost: Cost) -> None:
         for table in self.limit.exceeded(self.spent + cost):
             raise _refusal(table, cost, self.remaining[table], "in this run; lower it or begin a new run")
-        total = self._journal.databases.get(self.database, Cost.zero())
+        begun = (self.database, self.run) in self._journal.runs
+        spent = self._journal.databases.get(self.database, Cost.zero())
+        total = spent if begun else self._journal.committed(self.database)
         cap = self._journal.caps.get(self.database)
         for table in cost.tables:
             if cap is not None and not cap.allows(total + cost, table):
@@ -261,11 +293,32 @@ class Ledger:
 
 def set_cap(path: Path | str, *, database: str, epsilon: float, delta: float) -> None:
     """Bound what all runs on ``database`` may spend, what they have spent already included; the last cap counts."""
-    what = {"epsilon": Cap(epsilon, delta).epsilon, "delta": delta}
-    who = {"kind": "cap", "run": "", "database": _scrub(database), "label": ""}
+    _note(path, kind="cap", run="", database=database, what={"epsilon": Cap(epsilon, delta).epsilon, "delta": delta})
+
+
+def release(path: Path | str, *, database: str, run: str) -> None:
+    """Close a run whose process is gone, in its stead. What it has spent stays spent, and so does what it may yet spend."""
+    _note(path, kind="close", run=run, database=database, what={})
+
+
+def _note(path: Path | str, *, database: str, **content: object) -> None:
     journal = Journal(path)
     with journal.locked() as file:
-        journal.append(file, cost=Cost.zero(), what=what, **who)
+        journal.append(file, cost=Cost.zero(), database=_scrub(database), label="", **content)
+
+
+def _whole(limit: Budget, tables: Iterable[str]) -> Cost:
+    """Return the limit in full, for every table."""
+    names = tuple(tables)
+    return Cost(dict.fromkeys(names, limit.rho), dict.fromkeys(names, limit.delta))
+
+
+def _lock(file: IO[bytes]) -> None:
+    """Lock the file itself until it is closed, where the system can."""
+    if os.name == "posix":
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX)
 
 
 def _scrub(text: str) -> str:
