@@ -10,6 +10,7 @@ import typer
 from dpweave.interruption import INTERRUPTED, interruptible
 from dpweave.privacy.accounting import Budget, Cost
 from dpweave.privacy.ledger import Ledger
+from dpweave.sinks.staging import staged
 
 
 def press() -> None:
@@ -36,8 +37,9 @@ def test_an_interrupt_that_an_engine_swallows_is_still_one(tmp_path, capsys):
     @interruptible(out, ledger=ledger)
     def run():
         charge(ledger)
-        (tmp_path / "m.dpw.part").write_text("half")
-        press_inside_an_engine()
+        with staged(out) as draft:
+            draft.write_text("half")
+            press_inside_an_engine()
 
     with pytest.raises(typer.Exit) as stop:
         run()

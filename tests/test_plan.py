@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import dpweave as dw
-from dpweave.errors import PlanError, SourceError, UsageError
+from dpweave.errors import PlanError, SourceError, TargetError
 from dpweave.plan import ColumnPlan, KeyPlan, Plan, Shares, TablePlan
 from dpweave.schema.domain import Bins, Categories, Learn, Opaque, even_bins
 from dpweave.schema.model import Column, ForeignKey, Type
@@ -227,7 +227,7 @@ def test_a_domain_for_a_key_to_private_rows_is_refused(plan):
 
 
 def test_saving_where_nothing_can_be_written(plan, tmp_path):
-    with pytest.raises(UsageError, match="cannot be written"):
+    with pytest.raises(TargetError, match="cannot be written"):
         plan.save(tmp_path / "nowhere" / "plan.toml")
 
 

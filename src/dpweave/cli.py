@@ -17,7 +17,7 @@ import typer
 
 from dpweave.errors import DpweaveError, UsageError
 from dpweave.interruption import interruptible
-from dpweave.outputs import beside, require_free_file, without_password, write_text
+from dpweave.outputs import beside, keep, kept_safe, require_free_file, without_password, write_text
 from dpweave.screen import (
     after_draft,
     complain,
@@ -218,7 +218,7 @@ def fit(
         model = library_fit(
             source, chosen, epsilon=epsilon, delta=delta, ledger=ledger, label=label, progress=not quiet
         )
-        model.save(out)
+        keep(model, out, ledger=ledger, force=force)
     if as_json:
         say_json(
             {"model": str(out), "sizes": dict(model.sizes), "certificate": json.loads(model.certificate.to_json())}
@@ -345,9 +345,10 @@ def run(
         fitted = library_fit(
             source, chosen, epsilon=epsilon, delta=delta, ledger=ledger, label=label, progress=not quiet
         )
-        fitted.save(kept)
-        copy = _sample_and_write(fitted, out, scale=scale, seed=seed, force=force, quiet=quiet)
-        write_report(fitted, copy, page)
+        keep(fitted, kept, ledger=ledger, force=force)
+        with kept_safe(kept):
+            copy = _sample_and_write(fitted, out, scale=scale, seed=seed, force=force, quiet=quiet)
+            write_report(fitted, copy, page)
     if as_json:
         certificate = json.loads(fitted.certificate.to_json())
         say_json(

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from dpweave.outputs import part
 from dpweave.screen import complain
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ class _Ear:
 
 @contextmanager
 def interruptible(*outputs: Path | str, ledger: Path | None = None) -> Iterator[None]:
-    """On Ctrl-C, remove what is half written, and say what is whole and what the run has spent; it stays spent."""
+    """On Ctrl-C say what is whole and what the run has spent; it stays spent. (What is half written goes by itself.)"""
     files = [Path(o) for o in outputs if "://" not in str(o)]
     known, before = _runs(ledger), {path: _stamp(path) for path in files}
     ear = _Ear()
@@ -52,9 +51,6 @@ def interruptible(*outputs: Path | str, ledger: Path | None = None) -> Iterator[
         ear.deaf = True
         if not ear.heard and not isinstance(error, KeyboardInterrupt):
             raise
-        for path in files:
-            if part(path).is_file():
-                part(path).unlink()
         whole = [str(path) for path in files if _stamp(path) not in (None, before[path])]
         kept = f"{', '.join(whole)} had been written already." if whole else "nothing was written."
         spent = [words for run, words in _runs(ledger).items() if run not in known]

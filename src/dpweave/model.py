@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import math
+import os
 import zipfile
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,13 +16,14 @@ import numpy as np
 
 from dpweave.budget import Task, link_task, relation_model
 from dpweave.certificate import Certificate
-from dpweave.errors import DpweaveError, ModelFileError, TargetError, UsageError
+from dpweave.errors import ModelFileError, UsageError
 from dpweave.links.base import Refittable
 from dpweave.parts import Part, Parts, Warp, Woven, divide
 from dpweave.plan import Plan
 from dpweave.privacy.release import Bagged, Discovered, Measured, Release, Selected
 from dpweave.relations import counted_keys, fine_degrees, presence_codecs, relations, repeating_key
 from dpweave.schema.domain import Attribute, View, degree, presence, repetition
+from dpweave.sinks.staging import staged
 from dpweave.tables.base import restore
 from dpweave.tables.domains import degree_histogram
 from dpweave.weaving import Fabric, Weaver
@@ -39,6 +42,10 @@ if TYPE_CHECKING:
     from dpweave.window import IntArray, Noisy
 
 FORMAT = 2
+SHRINKING = 100
+"""How many times smaller than its content a model may be: counts shrink ten times, and zip could a thousand."""
+SMALL = 1 << 26
+"""Bytes of content (64 MB) that need no such explanation: older files shrank as far as they could."""
 
 
 @dataclass(frozen=True)
@@ -114,17 +121,19 @@ class Model:
         return (weave(Part(index, count)) for index in range(count))
 
     def save(self, path: str | Path) -> None:
-        """Write the model as a zip of JSON, TOML and Arrow, whole or not at all."""
+        """Write the model as a zip of JSON, TOML and Arrow, whole or not at all: nothing is replaced by what cannot be read."""
         target = Path(path)
-        temporary = target.with_name(target.name + ".part")
-        try:
-            with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
-                for name, content in _entries(self).items():
-                    archive.writestr(name, content)
-            temporary.replace(target)
-        except OSError as error:
-            temporary.unlink(missing_ok=True)
-            raise TargetError(f"the model cannot be written to {target}: {error.strerror}") from None
+        with staged(target) as draft:
+            _write(draft, _entries(self))
+            try:
+                load(draft)
+            except ModelFileError as error:
+                spoilt = target.with_name(f"{target.name}.unreadable")
+                draft.replace(spoilt)
+                raise ModelFileError(
+                    f"the model was written and cannot be read again; {target} is left as it was, and {spoilt} has all of "
+                    "the model: keep it, and report this"
+                ) from error
 
 
 class Rewiring:
@@ -187,16 +196,8 @@ def repetitions(plan: Plan, release: Release) -> dict[str, tuple[float, float]]:
 
 
 def load(path: str | Path) -> Model:
-    """Read a model that :meth:`Model.save` wrote."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            entries = {name: archive.read(name) for name in archive.namelist()}
-    except OSError as error:
-        raise ModelFileError(f"the model {path} cannot be read: {error.strerror or 'no such file'}") from None
-    except (zipfile.BadZipFile, EOFError, zipfile.zlib.error):  # type: ignore[attr-defined]
-        raise ModelFileError(
-            f"the model {path} is damaged or not a model; take it from where it was saved again"
-        ) from None
+    """Read a model that :meth:`Model.save` wrote. Whatever else is in the file, it raises ``ModelFileError``."""
+    entries = _read(Path(path))
     try:
         manifest = json.loads(entries["manifest.json"])
         if manifest["format"] != FORMAT:
@@ -206,9 +207,38 @@ def load(path: str | Path) -> Model:
         return _from_entries(manifest, entries)
     except ModelFileError:
         raise
-    except (KeyError, ValueError, TypeError, DpweaveError, AttributeError):
+    except Exception as error:  # a stranger's file can break anything that reads it
         raise ModelFileError(
             f"the model {path} lacks parts that this dpweave needs; it was damaged or written by another version"
+        ) from error
+
+
+def _write(path: Path, entries: Mapping[str, bytes]) -> None:
+    """Write a zip that is the same for the same entries. One that shrinks more than a reader believes is stored as it is."""
+    with path.open("xb") as file:
+        with zipfile.ZipFile(file, "w") as archive:
+            for name, content in entries.items():
+                shrunk = len(zlib.compress(content)) * SHRINKING >= len(content)
+                info = zipfile.ZipInfo(name)  # dated 1980
+                archive.writestr(info, content, zipfile.ZIP_DEFLATED if shrunk else zipfile.ZIP_STORED)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _read(path: Path) -> dict[str, bytes]:
+    """Read what is in a zip, unless it would fill the memory."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if sum(e.file_size for e in archive.infolist()) > max(SMALL, SHRINKING * path.stat().st_size):
+                raise ModelFileError(
+                    f"the model {path} would take far more memory than its size explains; it is no model"
+                )
+            return {name: archive.read(name) for name in archive.namelist()}
+    except OSError as error:
+        raise ModelFileError(f"the model {path} cannot be read: {error.strerror or 'no such file'}") from None
+    except (zipfile.BadZipFile, EOFError, zlib.error, RuntimeError, ValueError):  # encrypted, or packed in another way
+        raise ModelFileError(
+            f"the model {path} is damaged or not a model; take it from where it was saved again"
         ) from None
 
 
@@ -242,8 +272,6 @@ def _entries(model: Model) -> dict[str, bytes]:
 
 
 def _from_entries(manifest: dict[str, Any], entries: dict[str, bytes]) -> Model:
-    import pyarrow as pa
-
     arrays = _unpack(entries["arrays.arrow"])
     tables = {
         name: restore(entry["mechanism"], entry["state"], _under(arrays, f"tables/{name}/"))
@@ -259,7 +287,7 @@ def _from_entries(manifest: dict[str, Any], entries: dict[str, bytes]) -> Model:
         plan=plan,
         sizes=manifest["sizes"],
         tables=tables,
-        public={t: pa.ipc.open_file(entries[f"public/{i}.arrow"]).read_all() for i, t in enumerate(manifest["public"])},
+        public={t: _table(entries[f"public/{i}.arrow"]) for i, t in enumerate(manifest["public"])},
         degrees=degree_counts(plan, release),
         repetitions=repetitions(plan, release),
         popularity={(t, k): arrays[f"popularity/{t}/{k}"] for t, k in manifest.get("popularity", ())},
@@ -410,8 +438,15 @@ def _pack(arrays: Mapping[str, Any]) -> bytes:
     )
 
 
-def _unpack(content: bytes) -> dict[str, Any]:
+def _table(content: bytes) -> pa.Table:
+    """Read an Arrow file. It is checked through and through: offsets that lead nowhere would end the process."""
     import pyarrow as pa
 
-    rows = pa.ipc.open_file(content).read_all().to_pylist()
+    table = pa.ipc.open_file(content).read_all()
+    table.validate(full=True)
+    return table
+
+
+def _unpack(content: bytes) -> dict[str, Any]:
+    rows = _table(content).to_pylist()
     return {r["name"]: np.frombuffer(r["data"], dtype=np.dtype(r["dtype"])).reshape(r["shape"]).copy() for r in rows}

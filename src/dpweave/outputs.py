@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import tempfile
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from dpweave.errors import TargetError
+from dpweave.errors import DpweaveError, TargetError
+from dpweave.sinks.staging import require_writable, staged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dpweave.model import Model
 
 
 def require_free_file(path: Path, *, force: bool) -> None:
@@ -15,22 +24,46 @@ def require_free_file(path: Path, *, force: bool) -> None:
         raise TargetError(f"{path} is a folder; name a file")
     if path.exists() and not force:
         raise TargetError(f"{path} exists already; choose another name, or replace it with --force")
+    require_writable(path)
 
 
 def write_text(path: Path, text: str) -> None:
     """Write a file, whole or not at all."""
-    draft = part(path)
-    try:
+    with staged(path) as draft:
         draft.write_text(text, encoding="utf-8")
-        draft.replace(path)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise TargetError(f"{path} cannot be written: {error.strerror}") from None
 
 
-def part(path: Path) -> Path:
-    """Return the name of a file while it is being written."""
-    return path.with_name(path.name + ".part")
+def keep(model: Model, path: Path, *, ledger: Path, force: bool) -> None:
+    """Save a model that was paid for; if it cannot be saved there, save it beside the ledger or in the temporary folder.
+
+    Raises nevertheless, and says where it is: whoever waits for ``path`` waits in vain.
+    """
+    try:
+        require_free_file(path, force=force)  # somebody may have come first
+        model.save(path)
+    except TargetError as error:
+        trouble = error
+    else:
+        return
+    for folder in (ledger.absolute().parent, Path(tempfile.gettempdir())):
+        refuge = folder / f"{path.stem}-{model.certificate.run}.dpw"
+        try:
+            model.save(refuge)
+        except TargetError:
+            continue
+        raise TargetError(f"{trouble}; the model, which is paid for, was saved as {refuge} instead: move it from there")
+    raise TargetError(
+        f"{trouble}; neither the ledger's folder nor {tempfile.gettempdir()} took the model, and it is lost"
+    )
+
+
+@contextmanager
+def kept_safe(model: Path) -> Iterator[None]:
+    """Say where the model is if what comes after it fails: it is paid for, and sampling from it is free."""
+    try:
+        yield
+    except DpweaveError as error:
+        raise type(error)(f"{error}; the model is in {model}, and sampling from it again is free") from None
 
 
 def beside(target: str, suffix: str) -> Path:

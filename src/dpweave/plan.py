@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from dpweave.constraints import Constraint, check_together, constraint_from_dict, constraint_to_dict
-from dpweave.errors import PlanError, UsageError, nearest
+from dpweave.errors import PlanError, nearest
 from dpweave.planparts import (
     METHODS,
     NUMBERS,
@@ -33,6 +33,7 @@ from dpweave.planparts import (
 )
 from dpweave.privacy.promise import Promise
 from dpweave.schema.model import Database
+from dpweave.sinks.staging import staged
 from dpweave.workloads import WorkloadPlan, joined, require_weight
 
 if TYPE_CHECKING:
@@ -261,13 +262,8 @@ class Plan:
 
     def save(self, path: str | Path) -> None:
         """Write the plan as TOML, whole or not at all."""
-        target = Path(path)
-        temporary = target.with_name(target.name + ".part")
-        try:
-            temporary.write_text(self.to_toml(), encoding="utf-8")
-            temporary.replace(target)
-        except OSError as error:
-            raise UsageError(f"the plan cannot be written to {target}: {error.strerror}") from None
+        with staged(Path(path)) as draft:
+            draft.write_text(self.to_toml(), encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:

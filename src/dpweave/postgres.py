@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,6 +26,12 @@ def connect(url: str, *, error: type[SourceError | TargetError]) -> Any:
     except psycopg.Error as failure:
         raise error(f"{label(url)}: {_refusal(failure)}") from None
     return connection
+
+
+def refuse_mistyped(path: str | Path, *, error: type[SourceError | TargetError]) -> None:
+    """Refuse a path that was meant as the address of a server, without repeating it: it may hold a password."""
+    if re.search(r":[^/]*@", str(path)) and not Path(path).exists():
+        raise error("this looks like the address of a server, which begins with postgresql:// and two slashes")
 
 
 def label(url: str) -> str:

@@ -14,9 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from filelock import FileLock, Timeout
-
 from dpweave.errors import BudgetError, LedgerError, UsageError, nearest
+from dpweave.held import Held
 from dpweave.privacy.ledger import Journal, Ledger, release
 from dpweave.spending import read
 
@@ -29,31 +28,14 @@ if TYPE_CHECKING:
 SUFFIX = ".run"
 
 
-class Mark:
-    """A file that the process of a run keeps locked."""
+class Mark(Held):
+    """What the process of a run holds."""
 
-    def __init__(self, ledger: Path | str, run: str, *, keep: bool = False) -> None:
-        self.path = Path(f"{os.path.realpath(ledger)}.{run}{SUFFIX}")
+    def __init__(self, ledger: Path | str, run: str) -> None:
+        super().__init__(f"{os.path.realpath(ledger)}.{run}{SUFFIX}")
         self.run = run
-        self.keep = keep
-        self._lock = FileLock(self.path, timeout=0, thread_local=False)
-
-    def take(self) -> bool:
-        """Lock it, unless another process does or has removed it in the meantime."""
-        try:
-            self._lock.acquire()
-        except Timeout:
-            return False
-        if not self.path.exists():
-            self._lock.release()
-            return False
-        return True
-
-    def drop(self) -> None:
-        """Unlock it. It is kept where the run still is to be ended by somebody."""
-        if not self.keep:
-            self.path.unlink(missing_ok=True)
-        self._lock.release()
+        self.to_be_closed = False
+        """Whether the run still is to be ended, by somebody who finds this."""
 
 
 @contextmanager
@@ -88,7 +70,7 @@ def begin(
         try:
             yield ledger
         finally:
-            mark.keep = not _closed(ledger)
+            mark.to_be_closed = not _closed(ledger)
 
 
 def _closed(ledger: Ledger) -> bool:
@@ -121,16 +103,16 @@ def _marked(ledger: Path | str) -> Iterator[Mark]:
     try:
         yield mark
     finally:
-        mark.drop()
+        mark.drop(keep=mark.to_be_closed)
 
 
 def is_going(ledger: Path | str, run: str) -> bool:
     """Whether a process holds the mark of this run."""
-    mark = Mark(ledger, run, keep=True)
+    mark = Mark(ledger, run)
     if not mark.path.exists():
         return False
     if free := mark.take():
-        mark.drop()
+        mark.drop(keep=True)
     return not free
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpweave.errors import TargetError, UsageError
+from dpweave.postgres import refuse_mistyped
+from dpweave.sinks.staging import require_writable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -81,16 +83,20 @@ def require_free(
     overwrite: bool,
     database: Database | None = None,
 ) -> None:
-    """Refuse a target that is taken, before any work is done. PostgreSQL is asked if it is known for which ``database``."""
+    """Refuse a target that is taken or cannot be written, before any work is done.
+
+    PostgreSQL is asked to make the tables, and to forget them again, if it is known for which ``database``.
+    """
     if _kind(target, format) == "postgresql":
-        if database is not None and not overwrite:
+        if database is not None:
             from dpweave.sinks.postgres import require_room
 
-            require_room(database, str(target))
+            require_room(database, str(target), overwrite=overwrite)
         return
     path = Path(target).expanduser()
     if not path.parent.is_dir():
         raise TargetError(f"there is no folder {path.parent} to write {path.name} into")
+    require_writable(path)
     if not path.exists():
         return
     if not overwrite:
@@ -102,6 +108,8 @@ def require_free(
         raise TargetError(
             f"the target {path} is a {'folder' if path.is_dir() else 'file'} and will not be replaced by the other"
         )
+    if path.is_mount():
+        raise TargetError(f"the folder {path} is a mount point and cannot be replaced; name a folder inside it")
     if is_folder and any(path.iterdir()) and not (path / "datapackage.json").is_file():
         raise TargetError(f"the folder {path} was not written by dpweave and will not be replaced; choose another")
 
@@ -114,6 +122,7 @@ def _kind(target: str | Path, asked: str | None) -> str:
         if scheme not in {"postgresql", "postgres"}:
             raise TargetError(f"the target has the scheme {scheme!r}; known is postgresql")
         return "postgresql"
+    refuse_mistyped(target, error=TargetError)
     return asked or _SUFFIXES.get(Path(target).suffix.lower(), "parquet")
 
 

@@ -26,9 +26,7 @@ def write_postgres(database: Database, streams: Mapping[str, Stream], url: str, 
     connection = connect(url, error=TargetError)
     try:
         with connection.transaction():
-            _make_room(connection, database, overwrite=overwrite, where=label(url))
-            for table in database:
-                _create(connection, database, table)
+            _make_tables(connection, database, overwrite=overwrite, where=label(url))
             for table in database:
                 _copy(connection, streams[table.name])
             for table in database:
@@ -43,17 +41,24 @@ def write_postgres(database: Database, streams: Mapping[str, Stream], url: str, 
         connection.close()
 
 
-def require_room(database: Database, url: str) -> None:
-    """Refuse a database that has one of the tables already, or cannot be reached."""
+def require_room(database: Database, url: str, *, overwrite: bool) -> None:
+    """Refuse a database that cannot be reached or has one of the tables already, or where they cannot be made: they are, and unmade."""
     import psycopg
 
     connection = connect(url, error=TargetError)
     try:
-        _refuse(_taken(connection, database), where=label(url))
+        with connection.transaction(force_rollback=True):
+            _make_tables(connection, database, overwrite=overwrite, where=label(url))
     except psycopg.Error as error:
         raise TargetError(f"{label(url)}: {reason(error) or 'the server refused a statement'}") from None
     finally:
         connection.close()
+
+
+def _make_tables(connection: Any, database: Database, *, overwrite: bool, where: str) -> None:
+    _make_room(connection, database, overwrite=overwrite, where=where)
+    for table in database:
+        _create(connection, database, table)
 
 
 def _make_room(connection: Any, database: Database, *, overwrite: bool, where: str) -> None:

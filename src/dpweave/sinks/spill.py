@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +11,7 @@ import pyarrow as pa
 
 from dpweave.errors import TargetError
 from dpweave.schema.arrow import arrow_schema
+from dpweave.sinks.staging import workplace
 from dpweave.sinks.stream import BATCH_ROWS
 
 if TYPE_CHECKING:
@@ -46,14 +45,12 @@ def spilled(
 
     The folder is gone when the block ends, however it ends.
     """
-    try:
-        folder = Path(tempfile.mkdtemp(prefix=".dpweave-", suffix=".part", dir=_place(beside)))
-    except OSError as error:
-        raise TargetError(f"there is no room beside the target for what is woven: {error.strerror}") from None
-    try:
+    with ExitStack() as stack:
+        try:
+            folder = stack.enter_context(workplace(_place(beside), prefix=".dpweave-"))
+        except OSError as error:
+            raise TargetError(f"there is no room beside the target for what is woven: {error.strerror}") from None
         yield _spill(database, parts, folder, count, progress or (lambda _name, _share: None))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _spill(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpweave.errors import SourceError
+from dpweave.postgres import refuse_mistyped
 
 if TYPE_CHECKING:
     from dpweave.sources.base import Source
@@ -39,6 +40,7 @@ def open_source(source: object) -> Source:
             f"the source has the scheme {scheme!r}; known is postgresql, and an Ibis connection opens any other engine"
         )
     if isinstance(source, str | Path):
+        refuse_mistyped(source, error=SourceError)
         return _open_path(Path(source).expanduser())
     return _open_connection(source)
 
