@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpweave.errors import PlanError, nearest
+from dpweave.planvalues import require_kind
 from dpweave.schema.domain import Bins, Categories, to_axis
 
 if TYPE_CHECKING:
@@ -90,6 +91,11 @@ def constraint_from_dict(data: Mapping[str, Any]) -> Constraint:
     for name in data:
         if name not in known:
             raise PlanError(f"a constraint has an unknown key {name!r}: {nearest(name, known)}")
+    for name, value in data.items():
+        if name == "columns":
+            require_kind("columns of a constraint", value, "list")
+        for part in value if name == "columns" else [value]:
+            require_kind(f"{name} of a constraint", part, "text")
     given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
     try:
         return kind(**given)

@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from dpweave import planvalues
 from dpweave.constraints import Constraint, check_together, constraint_from_dict, constraint_to_dict
 from dpweave.errors import PlanError, nearest
 from dpweave.planparts import (
@@ -31,6 +32,7 @@ from dpweave.planparts import (
     workload_from_dict,
     workload_to_dict,
 )
+from dpweave.planvalues import require_kinds, require_plain
 from dpweave.privacy.promise import Promise
 from dpweave.schema.model import Database
 from dpweave.sinks.staging import staged
@@ -104,6 +106,8 @@ class Plan:
         for key in table.keys:
             where = f"the foreign key {key.key.name!r} of {table.name!r}"
             for name in key.key.columns:
+                if name not in table.column:
+                    raise PlanError(f"{where} names a column {name!r} that is not there: {nearest(name, table.column)}")
                 if (
                     table.name not in self.public
                     and key.key.target not in self.public
@@ -287,7 +291,7 @@ class Plan:
         """Read TOML; unknown keys are refused with the nearest known one."""
         try:
             data = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
+        except (ValueError, RecursionError) as error:  # numbers of more digits than Python reads, brackets without end
             raise PlanError(f"the plan is not valid TOML: {error}") from None
         return cls.from_dict(data)
 
@@ -311,6 +315,8 @@ class Plan:
         """Invert :meth:`to_dict`."""
         known = ("version", "budget", *(f.name for f in fields(cls) if f.name != "shares"))
         refuse_unknown("the plan", data, known)
+        require_plain(data)
+        require_kinds("", data, planvalues.PLAN)
         if data.get("version", VERSION) != VERSION:
             raise PlanError(f"the plan has version {data['version']!r}; this dpweave reads version {VERSION}")
         budget = mapping("budget", data.get("budget", {}))

@@ -7,7 +7,9 @@ from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
+from dpweave import planvalues
 from dpweave.errors import PlanError, UsageError, nearest
+from dpweave.planvalues import require_kind, require_kinds, require_plain
 from dpweave.privacy.accounting import declared_rho, require_number
 from dpweave.schema.domain import (
     Bins,
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 Role = Literal["owning", "shared", "linking", "attribute"]
 ROLES = ("owning", "shared", "linking", "attribute")
 METHODS = ("auto", "map", "pgd", "random")
+MOST_BINS = 1 << 21
+"""Bins of one column: as many as all cells of a table's model; more could not be fitted."""
 NUMBERS = frozenset({"integer", "float", "decimal"})
 
 
@@ -234,8 +238,10 @@ def table_from_dict(name: str, data: Mapping[str, Any]) -> TablePlan:
     where = f"tables.{name}"
     known = ("primary_key", "unique", *_PLAIN_FIELDS, "external", "columns", "keys")
     refuse_unknown(where, data, known)
+    require_kinds(where, data, planvalues.TABLE)
     external = mapping(f"{where}.external", data["external"]) if "external" in data else None
     refuse_unknown(f"{where}.external", external or {}, [f.name for f in fields(External)])
+    require_kinds(f"{where}.external", external or {}, planvalues.EXTERNAL)
     columns = mapping(f"{where}.columns", data.get("columns", {}))
     keys = mapping(f"{where}.keys", data.get("keys", {}))
     return TablePlan(
@@ -296,6 +302,9 @@ def _key_from_dict(where: str, name: str, data: Mapping[str, Any]) -> KeyPlan:
     for need in ("columns", "references", "target", "role"):
         if need not in data:
             raise PlanError(f"{where} lacks {need!r}")
+    require_kinds(where, data, planvalues.KEY)
+    for edge in data.get("degree_edges", ()):
+        require_kind(f"an edge of {where}.degree_edges", edge, "whole")
     key = ForeignKey(
         names(f"{where}.columns", data["columns"]), data["references"], names(f"{where}.target", data["target"]), name
     )
@@ -356,9 +365,12 @@ def _column_from_dict(where: str, name: str, data: Mapping[str, Any]) -> ColumnP
     for need in ("type", "domain"):
         if need not in data:
             raise PlanError(f"{where} lacks {need!r}")
+    require_kinds(where, data, planvalues.COLUMN)
     column = Column(name, Type.parse(data["type"]), data.get("nullable", True))
     try:
-        return ColumnPlan(column, domain_from_value(where, column, data["domain"]))
+        domain = domain_from_value(where, column, data["domain"])
+        require_plain(_domain_to_value(domain), where="domain", depth=1)  # as a plan would hold it again
+        return ColumnPlan(column, domain)
     except PlanError as error:
         raise PlanError(f"{where}: {error}") from None
     except (TypeError, ValueError, ArithmeticError, AttributeError):
@@ -384,6 +396,7 @@ def domain_from_value(where: str, column: Column, value: object) -> Declared | N
 
 
 def _domain_from_dict(where: str, column: Column, value: dict[str, Any]) -> Declared:
+    require_kinds("domain", value, planvalues.DOMAIN)
     if value.get("learn"):
         refuse_unknown(where, value, ("learn", "low", "high", "bins"))
         return Learn(**{k: _exact(column, v) if k != "bins" else v for k, v in value.items() if k != "learn"})
@@ -401,4 +414,7 @@ def _domain_from_dict(where: str, column: Column, value: dict[str, Any]) -> Decl
     refuse_unknown(where, value, ("low", "high", "bins", "step"))
     if "low" not in value or "high" not in value:
         raise PlanError("a range needs low and high")
-    return even_bins(column.type, value["low"], value["high"], value.get("bins", 16), step=value.get("step"))
+    bins = value.get("bins", 16)
+    if not 1 <= bins <= MOST_BINS:
+        raise PlanError(f"domain.bins must be from 1 to {MOST_BINS}, not {bins}")
+    return even_bins(column.type, value["low"], value["high"], bins, step=value.get("step"))

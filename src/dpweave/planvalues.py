@@ -1,0 +1,87 @@
+"""What kinds of values a plan may hold in which place, checked before anything is made of them."""
+
+from __future__ import annotations
+
+from reprlib import repr as short
+from typing import TYPE_CHECKING, Any
+
+from dpweave.errors import PlanError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DEEPEST = 12
+"""Tables and lists inside each other; a plan has seven."""
+WIDEST = 128
+"""Bits of a whole number; no column has more."""
+
+KINDS: Mapping[str, tuple[str, tuple[type, ...]]] = {
+    "text": ("a text in quotes", (str,)),
+    "flag": ("true or false", (bool,)),
+    "whole": ("a whole number", (int,)),
+    "number": ("a number", (int, float)),
+    "list": ("a list", (list, tuple)),
+}
+
+PLAN = {"neighbours": "text", "on_excess": "text", "k": "whole", "constraints": "list", "workloads": "list"}
+TABLE = {
+    "unique": "list",
+    "mechanism": "text",
+    "rows": "whole",
+    "weight": "number",
+    "namespace": "text",
+    "model_cells": "whole",
+}
+EXTERNAL = {"epsilon": "number", "delta": "number", "rho": "number", "path": "text"}
+COLUMN = {"type": "text", "nullable": "flag"}
+DOMAIN = {
+    "learn": "flag",
+    "bins": "whole",
+    "step": "number",
+    "values": "list",
+    "other": "flag",
+    "edges": "list",
+    "spots": "list",
+}
+KEY = {
+    "references": "text",
+    "role": "text",
+    "max_degree": "whole",
+    "method": "text",
+    "weight": "number",
+    "degree_cap": "whole",
+    "degree_edges": "list",
+    "acyclic": "flag",
+    "within": "flag",
+}
+
+
+def require_kinds(where: str, data: Mapping[str, Any], kinds: Mapping[str, str]) -> None:
+    """Refuse values of another kind than their keys ask for.
+
+    >>> require_kinds("tables.users", {"rows": "many"}, TABLE)
+    Traceback (most recent call last):
+    dpweave.errors.PlanError: tables.users.rows must be a whole number, not 'many'
+    """
+    for key, value in data.items():
+        if key in kinds:
+            require_kind(f"{where}.{key}" if where else key, value, kinds[key])
+
+
+def require_kind(where: str, value: object, kind: str) -> None:
+    """Refuse one value of another kind."""
+    words, types = KINDS[kind]
+    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+        raise PlanError(f"{where} must be {words}, not {short(value)}")
+
+
+def require_plain(value: object, *, where: str = "the plan", depth: int = 0) -> None:
+    """Refuse numbers that nothing counts so far, and what lies inside each other without end."""
+    if depth > DEEPEST:
+        raise PlanError(f"{where} lies too deep: a plan has no more than {DEEPEST} tables and lists inside each other")
+    if isinstance(value, int) and value.bit_length() > WIDEST:
+        raise PlanError(f"{where} is a whole number of {value.bit_length()} bits; no more than {WIDEST} are allowed")
+    if isinstance(value, dict | list | tuple):
+        inside = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, part in inside:
+            require_plain(part, where=f"{where}.{key}" if depth else str(key), depth=depth + 1)
