@@ -134,7 +134,7 @@ def test_every_json_output_has_a_schema_that_is_one():
     names = {p.name.removesuffix(".json") for p in resources.files("dpweave").joinpath("schemas").iterdir()}
     root = typer.main.get_command(cli.app)
     with_json = {n for n, c in root.commands.items() if any("--json" in p.opts for p in c.params)}
-    assert with_json == names
+    assert with_json | {"error"} == names
     for name in names:
         jsonschema.Draft202012Validator.check_schema(schema(name))
 
@@ -308,6 +308,28 @@ def test_a_run_that_goes_on_is_not_released(call, tmp_path):
     with begin(path, **asked) as book:
         code, _, err = call("ledger", path, "--release", book.run)
     assert (code, "is still going" in err) == (2, True)
+
+
+def test_errors_are_json_where_json_was_asked_for(call, fitted, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    plan, source = fitted / "plan.toml", fitted / "clinic.sqlite"
+    monkeypatch.setattr("dpweave.draftnotes.draft_text", lambda *_, **__: 1 / 0)
+    failing = {
+        1: ["draft", source, "-o", "p.toml"],
+        2: ["explain", plan, "-e", "-1"],
+        3: ["explain", fitted / "none.toml", "-e", "1"],
+        4: ["fit", source, "-p", plan, "-e", "1", "-o", "m.dpw", "--ledger", plan],
+        5: ["sample", plan, "-o", "x.duckdb"],
+    }
+    for wanted, arguments in failing.items():
+        code, out, err = call(*arguments, "--json")
+        content = valid("error", out)
+        assert code == content["exit_code"] == wanted
+        assert content["error"] in err
+        assert call(*arguments)[1] == ""
+    code, out, err = call("explain", "--json", "--nonsense")
+    assert (code, valid("error", out)["exit_code"]) == (2, 2)
+    assert "--nonsense" in err
 
 
 def test_report_and_run_write_a_page(call, fitted, tmp_path, monkeypatch):

@@ -85,8 +85,12 @@ def main() -> None:
     """Run the command line; errors of our own tree become one sentence and an exit code."""
     try:
         app()
+    except SystemExit as stop:
+        if stop.code == UsageError.exit_code and "--json" in sys.argv:  # the parser has said why, to people
+            say_json({"error": "the arguments are wrong; the error stream says which", "exit_code": stop.code})
+        raise
     except DpweaveError as error:
-        complain(str(error))
+        complain(str(error), error.exit_code)
         sys.exit(error.exit_code)
     except Exception as error:  # its message might hold a private value, so it is not shown
         if os.environ.get("DPWEAVE_DEBUG"):
@@ -94,7 +98,8 @@ def main() -> None:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         complain(
             f"a bug: {type(error).__name__} at {Path(frame.filename).name}:{frame.lineno}; "
-            "set DPWEAVE_DEBUG=1 to see it whole (that may show private values) and report it"
+            "set DPWEAVE_DEBUG=1 to see it whole (that may show private values) and report it",
+            1,
         )
         sys.exit(1)
 

@@ -54,7 +54,7 @@ def interruptible(*outputs: Path | str, ledger: Path | None = None) -> Iterator[
         whole = [str(path) for path in files if _stamp(path) not in (None, before[path])]
         kept = f"{', '.join(whole)} had been written already." if whole else "nothing was written."
         spent = [words for run, words in _runs(ledger).items() if run not in known]
-        complain(f"interrupted; {kept} " + (" ".join(spent) or "Nothing was spent."))
+        complain(f"interrupted; {kept} " + (" ".join(spent) or "Nothing was spent."), INTERRUPTED)
         raise typer.Exit(INTERRUPTED) from None
     finally:
         if listening:

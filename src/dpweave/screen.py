@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from dpweave.synthetic import SyntheticDatabase
 
 
-def complain(message: str) -> None:
-    """Put one sentence on the error stream, folded where a person reads it."""
+def complain(message: str, code: int) -> None:
+    """Put one sentence on the error stream, folded where a person reads it; a machine that asked for JSON gets it as such too."""
+    if "--json" in sys.argv:
+        say_json({"error": message, "exit_code": code})
     text = f"dpweave: {message}"
     if sys.stderr.isatty():
         text = textwrap.fill(
