@@ -39,7 +39,7 @@ USER = ("tables", "users")
         (("tables", "films", "keys", "after", "columns"), ["nope"], "the foreign key 'after' of 'films'.* column 'nope'"),
         (("tables", "films", "keys", "after", "references"), 1.5, "tables.films.keys.after.references must be a text in quotes, not 1.5"),
         ((*USER, "rows"), 10**400, "tables.users.rows is a whole number of 1329 bits"),
-        ((*USER, "rows"), 1.5, "tables.users.rows must be a whole number, not 1.5"),
+        ((*USER, "rows"), 1.5, "rows of table 'users' must be a whole number of at least 0, not 1.5"),
         (("tables", "views", "keys", "user", "degree_edges"), [0, "x"], "an edge of .*degree_edges must be a whole number, not 'x'"),
         (("constraints", 1, "columns"), "sex", "columns of a constraint must be a list, not 'sex'"),
         (("workloads",), 3, "workloads must be a list, not 3"),

@@ -241,7 +241,6 @@ def table_from_dict(name: str, data: Mapping[str, Any]) -> TablePlan:
     require_kinds(where, data, planvalues.TABLE)
     external = mapping(f"{where}.external", data["external"]) if "external" in data else None
     refuse_unknown(f"{where}.external", external or {}, [f.name for f in fields(External)])
-    require_kinds(f"{where}.external", external or {}, planvalues.EXTERNAL)
     columns = mapping(f"{where}.columns", data.get("columns", {}))
     keys = mapping(f"{where}.keys", data.get("keys", {}))
     return TablePlan(

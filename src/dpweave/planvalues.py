@@ -23,16 +23,8 @@ KINDS: Mapping[str, tuple[str, tuple[type, ...]]] = {
     "list": ("a list", (list, tuple)),
 }
 
-PLAN = {"neighbours": "text", "on_excess": "text", "k": "whole", "constraints": "list", "workloads": "list"}
-TABLE = {
-    "unique": "list",
-    "mechanism": "text",
-    "rows": "whole",
-    "weight": "number",
-    "namespace": "text",
-    "model_cells": "whole",
-}
-EXTERNAL = {"epsilon": "number", "delta": "number", "rho": "number", "path": "text"}
+PLAN = {"constraints": "list", "workloads": "list"}
+TABLE = {"unique": "list", "mechanism": "text", "namespace": "text"}
 COLUMN = {"type": "text", "nullable": "flag"}
 DOMAIN = {
     "learn": "flag",
@@ -43,25 +35,16 @@ DOMAIN = {
     "edges": "list",
     "spots": "list",
 }
-KEY = {
-    "references": "text",
-    "role": "text",
-    "max_degree": "whole",
-    "method": "text",
-    "weight": "number",
-    "degree_cap": "whole",
-    "degree_edges": "list",
-    "acyclic": "flag",
-    "within": "flag",
-}
+KEY = {"references": "text", "role": "text", "method": "text", "degree_edges": "list"}
+"""Keys that are not here are checked, with their bounds, where they mean something."""
 
 
 def require_kinds(where: str, data: Mapping[str, Any], kinds: Mapping[str, str]) -> None:
     """Refuse values of another kind than their keys ask for.
 
-    >>> require_kinds("tables.users", {"rows": "many"}, TABLE)
+    >>> require_kinds("tables.users", {"mechanism": 7}, TABLE)
     Traceback (most recent call last):
-    dpweave.errors.PlanError: tables.users.rows must be a whole number, not 'many'
+    dpweave.errors.PlanError: tables.users.mechanism must be a text in quotes, not 7
     """
     for key, value in data.items():
         if key in kinds:
