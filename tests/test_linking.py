@@ -93,9 +93,10 @@ def test_the_budget_of_the_theorem(alpha: float) -> None:
 
 def test_what_the_promise_does_not_count_is_said() -> None:
     plain = learn(method="random").certificate
-    assert len(plain.caveats) == 2
+    assert len(plain.caveats) == 3
     assert "comes on top" in plain.caveats[0]
     assert "age, colour, paint, size were read off the synthetic tables" in plain.caveats[1]
+    assert "the guarantees add up" in plain.caveats[2]
     given = learn(method="random", m_syn=50, domains={"colour": ["blue", "red"]}).certificate
     assert "age, paint, size were read" in given.caveats[1]
     assert "domains of colour were declared" in given.caveats[2]

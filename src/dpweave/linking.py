@@ -136,7 +136,7 @@ def link(
             window = curator.window(relation.view, name=link_task(relation).name)
             result = model.learn(window, problem, rho=learning, rng=rng, progress=report.inside)
         certificate = certify(plan.promise, book, delta=delta, insecure=curator.insecure)
-    certificate = replace(certificate, caveats=(*certificate.caveats, *task.caveats(m_syn)))
+    certificate = replace(certificate, caveats=(*task.caveats(m_syn), *certificate.caveats))
     return Links(_pairs_table(result.pairs), certificate, curator.release)
 
 
