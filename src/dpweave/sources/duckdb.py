@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from dpweave.schema.model import Database, Table, Type
 
+_LOOSE = frozenset({"decimal", "time", "timestamp"})
+"""Kinds that are cast: ``HUGEINT`` holds more than a decimal, times with a zone or in nanoseconds compare with no plain one."""
 SPARE_NUMBERS = 1_000_000
 """Row numbers that may lead nowhere before a copy of the table is cheaper than arrays with gaps."""
 
@@ -52,11 +54,6 @@ class DuckDBSource(Source):
         self.declares_keys = declares_keys
         self._files = files
 
-    @property
-    def keys_enforced(self) -> bool:
-        """Whether these are tables of DuckDB's own, whose keys it enforces."""
-        return self._schema is None
-
     def hash(self, expression: ibis.expr.types.StringValue) -> ibis.expr.types.IntegerValue:
         """DuckDB's ``hash``."""
         return expression.hash()
@@ -83,6 +80,10 @@ class DuckDBSource(Source):
         )
         return bool(self.connection.con.cursor().execute(query, [name]).fetchone()[0])
 
+    def _proves_primary_key(self, stored: Table) -> bool:  # noqa: ARG002
+        """DuckDB checks each row of its own tables; views over frames and files have whatever these hold."""
+        return self._schema is None
+
     def _require_readable(self, table: Table) -> None:
         pass
 
@@ -96,7 +97,8 @@ class DuckDBSource(Source):
                 self.connection.con.cursor().execute(query).fetchone()
 
     def _raw(self, stored: Table, declared: Table) -> ibis.Table:  # noqa: ARG002
-        return database_table(self.connection, stored.bare_name, raw_schema(stored), namespace=stored.namespace)
+        schema = raw_schema(stored, loose=_LOOSE)
+        return database_table(self.connection, stored.bare_name, schema, namespace=stored.namespace)
 
     def _raw_with_numbers(self, stored: Table) -> ibis.Table | None:
         """Rows of a view are numbered by whoever made it; those of a table by ``rowid``, unless deletions left many gaps."""
