@@ -95,7 +95,7 @@ class Source(ABC):
 
     @final
     def require_whole(self, names: Iterable[str]) -> None:
-        """Read files to their end, and refuse those for which that fails; engines answer for their own."""
+        """Read files and frames to their end, and refuse those for which that fails; engines answer for their own."""
         for name in names:
             self._require_whole(self._stored(name))
 
@@ -287,7 +287,7 @@ class Source(ABC):
         """Refuse tables that have rows in common."""
 
     def _require_whole(self, table: Table) -> None:  # noqa: B027 - nothing to do for engines
-        """Read the file of a table to its end."""
+        """Read the file or frame of a table to its end."""
 
     @abstractmethod
     def _raw(self, stored: Table, declared: Table) -> ibis.Table: ...

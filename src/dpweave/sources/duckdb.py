@@ -28,8 +28,7 @@ class DuckDBSource(Source):
     """Tables of a DuckDB connection, or views that stand for frames and files.
 
     For views, ``schema`` says what they are to the outside, ``stored`` in which types DuckDB sees them, and ``numbered``
-    which of them have a twin (:func:`twin`) with one more column, :data:`ROW`. ``files`` says that they stand for files,
-    which nobody has read to their end.
+    which of them have a twin (:func:`twin`) with one more column, :data:`ROW`.
     """
 
     embedded = True
@@ -44,7 +43,6 @@ class DuckDBSource(Source):
         stored: Database | None = None,
         numbered: frozenset[str] = frozenset(),
         declares_keys: bool = True,
-        files: bool = False,
         owned: bool = True,
     ) -> None:
         super().__init__(connection, name=name, owned=owned)
@@ -52,7 +50,6 @@ class DuckDBSource(Source):
         self._stored_schema = stored
         self._with_numbers = numbered
         self.declares_keys = declares_keys
-        self._files = files
 
     def hash(self, expression: ibis.expr.types.StringValue) -> ibis.expr.types.IntegerValue:
         """DuckDB's ``hash``."""
@@ -90,11 +87,15 @@ class DuckDBSource(Source):
     def _require_whole(self, table: Table) -> None:
         from dpweave.sinks.ddl import quoted
 
-        if self._files:
+        if self._schema is not None:
             # Counts alone would come from the statistics of a Parquet file, without its values.
             query = f"SELECT bit_xor(hash(COLUMNS(*))) FROM {quoted(table.name)}"  # noqa: S608 - quoted
-            with self.masked(f"the file of {table.name!r} cannot be read to its end"):
-                self.connection.con.cursor().execute(query).fetchone()
+            rows = self.table(table.name)  # any 64 bits may be stored as a moment, and some are none
+            moments = [c for c, kind in rows.schema().items() if kind.is_temporal()]
+            with self.masked(f"the rows of {table.name!r} cannot be read to their end"):
+                self.connection.con.execute(query).fetchall()
+                if moments:
+                    list(self._prepared(rows.aggregate([rows[c].cast("string").max() for c in moments]))[0])
 
     def _raw(self, stored: Table, declared: Table) -> ibis.Table:  # noqa: ARG002
         schema = raw_schema(stored, loose=_LOOSE)

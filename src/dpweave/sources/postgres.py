@@ -130,7 +130,8 @@ class PostgresSource(Source):
             raise SourceError(f"permission to read table {table.name!r} of {self.name} is denied; grant SELECT on it")
 
     def _raw(self, stored: Table, declared: Table) -> ibis.Table:  # noqa: ARG002
-        schema = raw_schema(stored, loose=frozenset({"time"}))  # one with a zone compares with no plain one
+        # A time with a zone compares with no plain one, and an oid with no number below 0.
+        schema = raw_schema(stored, loose=frozenset({"time", "integer"}))
         return database_table(self.connection, stored.bare_name, schema, namespace=stored.namespace)
 
     def _typed(self, column: Any, stored: Type, declared: Type, *, verbatim: bool) -> Any:  # noqa: ARG002
@@ -178,6 +179,7 @@ def _float(column: Any) -> Any:
     """Cast a numeric, which may have more digits than any float: null beyond the largest (and for NaN), 0 next to 0."""
     import ibis
 
+    column = column.cast("decimal")
     ends = (ibis.literal(decimal.Decimal(end), column.type()) for end in ("1e-300", "1e308"))
     tiny, huge = (column.abs() < end for end in ends)
     return ibis.cases((tiny, ibis.literal(0.0)), (huge, column.cast("float64")))
