@@ -31,7 +31,7 @@ from dpweave.privacy.curator import Curator
 from dpweave.privacy.ledger import Ledger
 from dpweave.privacy.noise import InsecureNoise
 from dpweave.schema.codec import Codec
-from dpweave.schema.domain import Attribute, Bins, Categories, Learn, Opaque, View, bins_at, degree, is_plain
+from dpweave.schema.domain import Attribute, Categories, Learn, Opaque, View, bins_at, is_plain
 from dpweave.schema.model import Column, Database, ForeignKey, Table, Type
 from dpweave.sources import open_source
 from dpweave.sources.duckdb import memory
@@ -191,18 +191,19 @@ class Field:
 
 
 def schema(fields: Sequence[Field]) -> Database:
-    """``owner`` has rows in ``keyed``, with a primary key, and ``bare``, without; each field is also a key of two tables."""
+    """``owner`` has rows with each field beside a primary key, and with all of them and none; each is also a key."""
     number = Type("integer")
     owner = ForeignKey(("owner",), "owner", ("id",))
-    plain = (Column("owner", number), *(Column(f.name, f.declared) for f in fields))
+    bare = (Column("owner", number), *(Column(f.name, f.declared) for f in fields))
     tables = [
         Table("owner", (Column("id", number, nullable=False),), ("id",)),
-        Table("keyed", (Column("id", number, nullable=False), *plain), ("id",), foreign_keys=(owner,)),
-        Table("bare", plain, foreign_keys=(owner,)),
+        Table("bare", bare, foreign_keys=(owner,)),
     ]
     for f in fields:
         key, link = ForeignKey(("k",), f"k {f.name}", ("k",)), ForeignKey(("other",), f"k {f.name}", ("k",))
+        plain = (Column("id", number, nullable=False), Column("owner", number), Column("v", f.declared))
         tables += [
+            Table(f"v {f.name}", plain, ("id",), foreign_keys=(owner,)),
             Table(f"k {f.name}", (Column("k", f.declared, nullable=False), Column("x", number)), ("k",)),
             Table(
                 f"i {f.name}",
@@ -219,9 +220,10 @@ def contents(fields: Sequence[Field], rows: Sequence[int]) -> dict[str, dict[str
     count = list(range(len(rows)))
     owner = {"owner": (None, [i // 3 for i in count])}
     plain = {f.name: (f.stored, [f.values[i] for i in rows]) for f in fields}
-    made = {"owner": {"id": (None, count)}, "keyed": {"id": (None, count)} | owner | plain, "bare": owner | plain}
+    made = {"owner": {"id": (None, count)}, "bare": owner | plain}
     for f in fields:
         values = [f.values[i] for i in rows]
+        made[f"v {f.name}"] = {"id": (None, count)} | owner | {"v": (f.stored, values)}
         made[f"k {f.name}"] = {"k": (f.stored, values), "x": (None, count)}
         turned = values[1:] + values[:1]
         made[f"i {f.name}"] = {"id": (None, count), "k": (f.stored, values), "other": (f.stored, turned)}
@@ -230,7 +232,6 @@ def contents(fields: Sequence[Field], rows: Sequence[int]) -> dict[str, dict[str
 
 def domains(kind: Type) -> Iterator[Any]:
     """Every sort of domain that a column of a type can have, with edges as they are when domains are learned."""
-    yield Opaque()
     if kind.ordered:
         yield bins_at(kind, coarse_points(kind, Learn()))
     match kind.kind:
@@ -241,11 +242,9 @@ def domains(kind: Type) -> Iterator[Any]:
         case "boolean":
             yield Categories((False, True))
         case "integer":
-            yield Categories((0, 1, -1 if kind.signed else 2), other=True)
             yield Categories(tuple(range(100)), other=True)
         case "float":
             yield Categories((0.0, 0.5, -1.0), other=True)
-            yield Bins((-1e300, 0.0, 1e300))
         case "decimal":
             yield Categories((decimal.Decimal(0), decimal.Decimal(1)), other=True)
         case "date":
@@ -255,7 +254,7 @@ def domains(kind: Type) -> Iterator[Any]:
         case "time":
             yield Categories((dt.time(0, 0), dt.time(23, 59, 59)), other=True)
         case _:
-            return
+            yield Opaque()
 
 
 def read(given: Any, fields: Sequence[Field]) -> None:
@@ -269,10 +268,9 @@ def read(given: Any, fields: Sequence[Field]) -> None:
         ledger = Ledger.open(None, database=source.name, limit=Budget(1e12, 0.5), tables=plan.protect)
         curator = Curator(source, plan.promise, ledger=ledger, noise=InsecureNoise(0))
         check(curator)
-        for table in ("keyed", "bare"):
-            for f in fields:
-                read_column(curator, table, f)
+        curator.measure(View.of_table("bare", ()), [()], what="rows in the order of all columns", rho=1.0)
         for f in fields:
+            read_column(curator, f)
             read_keys(curator, f)
 
 
@@ -284,25 +282,21 @@ def check(curator: Curator) -> None:
             raise
 
 
-def read_column(curator: Curator, table: str, f: Field) -> None:
-    column = Column(f.name, f.declared)
-    view = View.of_table(table, (f.name,))
+def read_column(curator: Curator, f: Field) -> None:
+    table = f"v {f.name}"
     for domain in domains(f.declared):
-        curator.set_codec(table, f.name, Codec(column, domain))
-        (counts,) = curator.measure(view, [(f.name,)], what="column", rho=1.0)
+        curator.set_codec(table, "v", Codec(Column("v", f.declared), domain))
+        (counts,) = curator.measure(View.of_table(table, ("v",)), [("v",)], what="column", rho=1.0)
         assert counts.counts.size == domain.cells + 1
     if f.declared.kind == "text":
-        curator.discover(table, f.name, what="categories", rho=1.0, delta=1e-6)
+        curator.discover(table, "v", what="categories", rho=1.0, delta=1e-6)
 
 
 def read_keys(curator: Curator, f: Field) -> None:
     parent, child = f"k {f.name}", f"i {f.name}"
-    counted = degree(child, "k")
     curator.set_codec(parent, "x", Codec(Column("x", Type("integer")), Opaque()))
-    curator.set_codec(parent, counted, Codec(Column(counted, Type("integer"), nullable=False), Bins((0, 1, 5))))
-    curator.measure(View.of_table(parent, (counted,)), [(), (counted,)], what="parents", rho=1.0)
     view = View(child, (("own", Attribute("x", ("k",))), ("other", Attribute("x", ("other",)))))
-    curator.measure(view, [(), ("own",), ("own", "other")], what="children", rho=1.0)
+    curator.measure(view, [("own", "other")], what="children", rho=1.0)
 
 
 def survey(load: Callable[[Sequence[Field], Sequence[int]], Any], fields: Sequence[Field]) -> None:
@@ -449,7 +443,7 @@ def test_sqlite(tmp_path, encoding: str) -> None:
     connection.close()
     with open_source(tmp_path / "kinds.sqlite") as source:
         fields = of_catalogue(SQLITE, source.catalogue, values)
-    survey(load, fields)
+    survey(load, fields if encoding == "UTF-8" else [f for f in fields if f.stored in ("", "TEXT", "UUID")])
     survey(load, [Field(f"c{i}", "TEXT", Type.parse(cast), taken(mixed, f"as {cast}")) for i, cast in enumerate(CASTS)])
 
 

@@ -95,7 +95,7 @@ class Source(ABC):
 
     @final
     def require_whole(self, names: Iterable[str]) -> None:
-        """Read files and frames to their end, and refuse those for which that fails; engines answer for their own."""
+        """Refuse what could not be read later. Files and frames are read to their end; engines answer for their own."""
         for name in names:
             self._require_whole(self._stored(name))
 
@@ -286,8 +286,8 @@ class Source(ABC):
     def _require_apart(self, tables: list[Table]) -> None:  # noqa: B027 - most engines store each row in one table
         """Refuse tables that have rows in common."""
 
-    def _require_whole(self, table: Table) -> None:  # noqa: B027 - nothing to do for engines
-        """Read the file or frame of a table to its end."""
+    def _require_whole(self, table: Table) -> None:  # noqa: B027 - most engines read what they hold
+        """Refuse a table that could not be read later: read its file or frame to the end."""
 
     @abstractmethod
     def _raw(self, stored: Table, declared: Table) -> ibis.Table: ...

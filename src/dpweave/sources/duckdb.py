@@ -95,7 +95,8 @@ class DuckDBSource(Source):
             with self.masked(f"the rows of {table.name!r} cannot be read to their end"):
                 self.connection.con.execute(query).fetchall()
                 if moments:
-                    list(self._prepared(rows.aggregate([rows[c].cast("string").max() for c in moments]))[0])
+                    spelled = rows.aggregate([rows[c].cast("string").max() for c in moments])
+                    self.connection.con.execute(self.compile(spelled)).fetchall()
 
     def _raw(self, stored: Table, declared: Table) -> ibis.Table:  # noqa: ARG002
         schema = raw_schema(stored, loose=_LOOSE)

@@ -77,6 +77,13 @@ class SQLiteSource(Source):
     def _require_readable(self, table: Table) -> None:
         pass
 
+    def _require_whole(self, table: Table) -> None:
+        for column in self._shown(table.name).columns:
+            if column.name.lower() in {"true", "false"}:  # in a query within a query SQLite forgets such a name
+                raise SourceError(
+                    f"column {column.name!r} of {table.name!r} has a name that SQLite cannot read; rename it"
+                )
+
     def _raw(self, stored: Table, declared: Table) -> ibis.Table:
         return database_table(self.connection, stored.bare_name, raw_schema(declared, loose=frozenset({"text"})))
 
