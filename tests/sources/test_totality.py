@@ -76,7 +76,7 @@ def test_sqlite(tmp_path, what: str, live: bool) -> None:
         ("HUGEINT", "range", f"{10**38}::HUGEINT"),
         ("UHUGEINT", "range", f"'{2**128 - 1}'::UHUGEINT"),
         ("TIMETZ", "'10:00:00+02'::TIMETZ", "'24:00:00-15:59'::TIMETZ"),
-        ("TIMESTAMP_NS", "'2020-01-01'::TIMESTAMP_NS", "'2116-06-01'::TIMESTAMP_NS"),
+        ("TIMESTAMP_NS", "'2116-06-01'::TIMESTAMP_NS", "'2262-01-01'::TIMESTAMP_NS"),
         ("INTERVAL", "INTERVAL 1 DAY", "INTERVAL 178000 YEARS"),
         ("BIT", "'01'::BIT", "repeat('1', 999)::BIT"),
         ("STRUCT(a INT)", "{'a': 1}", "{'a': NULL}"),
@@ -93,8 +93,9 @@ def test_duckdb(tmp_path, kind: str, usual: str, odd: str) -> None:
 
 
 def test_nanoseconds_of_a_frame() -> None:
-    moments = [dt.datetime(2020, 1, 1 + i % 28) for i in range(300)]
-    fit({"t": pa.table({"id": range(301), "v": pa.array([*moments, dt.datetime(2116, 6, 1)], pa.timestamp("ns"))})})
+    """A domain is learned up to years that are no nanoseconds."""
+    moments = [dt.datetime(2116, 6, 1 + i % 28) for i in range(300)]
+    fit({"t": pa.table({"id": range(300), "v": pa.array(moments, pa.timestamp("ns"))})})
 
 
 @pytest.mark.parametrize("engine", ["duckdb", "sqlite", "csv", "parquet", "frames", "postgresql"])
@@ -128,17 +129,28 @@ def test_columns_named_like_words_of_sql(tmp_path, engine: str, request) -> None
     assert set(names) <= set(model.plan.database["t"].column)
 
 
-def test_postgresql(postgres) -> None:
-    """Numbers that no float holds, dates before all timestamps, times with a zone, digits beyond Arrow's."""
-    odd = ("'1e400', '1e-400', '5874897-12-31', '24:00:00-15:59', 1", "'NaN', '-1e400', 'infinity', '00:00+15:59', 2")
+@pytest.mark.parametrize(
+    ("kind", "usual", "odd", "read"),
+    [
+        ("numeric", "1", "1e400", "float64"),
+        ("numeric", "1", "1e-400", "float64"),
+        ("numeric", "1", "NaN", "float64"),
+        ("numeric(200,100)", "1", "2", None),
+        ("numeric(2,-3)", "5000", "1000", None),
+        ("timetz", "10:00+02", "24:00:00-15:59", None),
+        ("time", "10:00", "24:00:00", None),
+        ("oid", "1", "4294967295", None),
+    ],
+)
+def test_postgresql(postgres, kind: str, usual: str, odd: str, read: str | None) -> None:
     url = postgres.fresh()
     postgres.run(
-        "CREATE TABLE t (id int PRIMARY KEY, n numeric, m numeric, d date, z timetz, w numeric(200,100), o oid, r numeric(2,-3))",
-        "INSERT INTO t SELECT i, i, i, '2020-01-01', '10:00+02', i, i, 5000 FROM generate_series(1, 300) AS i",
-        *(f"INSERT INTO t VALUES ({1000 + i}, {values}, 0, 1000)" for i, values in enumerate(odd)),
+        f"CREATE TABLE t (id int PRIMARY KEY, v {kind})",
+        f"INSERT INTO t SELECT i, '{usual}' FROM generate_series(1, 300) AS i",
+        f"INSERT INTO t VALUES (1000, '{odd}')",
         url=url,
     )
-    fit(url, kinds={"n": "float64", "m": "float64"})
+    fit(url, kinds={"v": read} if read else None)
 
 
 def test_moments_that_cannot_be_read_are_refused_before_anything_is_charged(tmp_path) -> None:
