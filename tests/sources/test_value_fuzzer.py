@@ -31,7 +31,7 @@ from dpweave.privacy.curator import Curator
 from dpweave.privacy.ledger import Ledger
 from dpweave.privacy.noise import InsecureNoise
 from dpweave.schema.codec import Codec
-from dpweave.schema.domain import Attribute, Categories, Learn, Opaque, View, bins_at, is_plain
+from dpweave.schema.domain import Attribute, Bins, Categories, Learn, Opaque, View, bins_at, is_plain
 from dpweave.schema.model import Column, Database, ForeignKey, Table, Type
 from dpweave.sources import open_source
 from dpweave.sources.duckdb import memory
@@ -250,7 +250,9 @@ def domains(kind: Type) -> Iterator[Any]:
         case "date":
             yield Categories((dt.date(1, 1, 1), dt.date(2000, 2, 29)), other=True)
         case "timestamp":
-            yield Categories((dt.datetime(2000, 2, 29, 12, 30, 15, tzinfo=dt.UTC if kind.zone else None),), other=True)
+            zone = dt.UTC if kind.zone else None
+            yield Bins(tuple(dt.datetime(year, 1, 1, tzinfo=zone) for year in (1, 1000, 2116, 5000, 9999)))
+            yield Categories((dt.datetime(2000, 2, 29, 12, 30, 15, tzinfo=zone),), other=True)
         case "time":
             yield Categories((dt.time(0, 0), dt.time(23, 59, 59)), other=True)
         case _:
