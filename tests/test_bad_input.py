@@ -335,7 +335,7 @@ def test_a_damaged_parquet_file_is_refused_before_anything_is_charged(tmp_path):
     content[start : start + column.total_compressed_size] = b"\xff" * column.total_compressed_size
     (folder / "people.parquet").write_bytes(content)
     plan = dw.Plan.draft(folder, protect=["people"])
-    with pytest.raises(SourceError, match="'people' cannot be read to its end"):
+    with pytest.raises(SourceError, match="'people' cannot be read to their end"):
         dw.fit(folder, plan, epsilon=1, delta=1e-6, ledger=tmp_path / "ledger.jsonl")
     assert _charges(tmp_path / "ledger.jsonl") == 0
 

@@ -60,7 +60,7 @@ def test_frames_of_every_library() -> None:
         }
         assert rows(source, "p")[1] == {"id": 2, "c": None, "t": None}
         assert rows(source, "q") == [{"id": 1, "c": "x", "l": "[1, 2]"}]
-        assert not source.keys_enforced
+        assert not source.proves_unique("p", ("id",))
         assert not source.declares_keys
         assert source.embedded
 
@@ -180,14 +180,6 @@ def test_values_that_sqlite_should_not_hold_are_null(tmp_path) -> None:
         verbatim = pa.Table.from_batches(source.read("t")).to_pydict()
         assert verbatim["n"][:2] == [5, None]
         assert str(verbatim["ts"][3]) == "2020-01-01 00:00:00.250000"
-
-
-def test_sqlite_keys_are_enforced_only_where_nulls_cannot_repeat(tmp_path) -> None:
-    sure = make_sqlite(tmp_path / "a.sqlite", "CREATE TABLE t (id INTEGER PRIMARY KEY)")
-    unsure = make_sqlite(tmp_path / "b.sqlite", "CREATE TABLE t (a TEXT, b TEXT, PRIMARY KEY (a, b))")
-    with open_source(sure) as one, open_source(unsure) as two:
-        assert one.keys_enforced
-        assert not two.keys_enforced
 
 
 def test_hash_orders_by_the_text_alone(tmp_path) -> None:

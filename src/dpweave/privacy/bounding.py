@@ -13,7 +13,7 @@ import secrets
 from typing import TYPE_CHECKING, Any
 
 from dpweave.errors import SourceError
-from dpweave.sources.base import ROW
+from dpweave.sources.base import EXACT, ROW
 
 if TYPE_CHECKING:
     from dpweave.privacy.promise import Promise
@@ -59,7 +59,7 @@ class Bounding:
         import ibis
 
         for table in self.promise.database:
-            if table.primary_key and not self._is_enforced(table.name, table.primary_key):
+            if table.primary_key and not self.source.proves_unique(table.name, table.primary_key):
                 rows = self.raw(table.name)
                 if self._any(rows.filter(ibis.or_(*(rows[self._c(table, c)].isnull() for c in table.primary_key)))):
                     raise SourceError(
@@ -67,16 +67,18 @@ class Bounding:
                         "its primary key; mend the data or the declared key, since the promise counts on it"
                     )
             for columns in self._keys_led_to(table):
-                if self._is_enforced(table.name, columns):
+                if self.source.proves_unique(table.name, columns):
                     continue
                 if self._has_repeats(self.raw(table.name), [self._c(table, c) for c in columns]):
                     raise SourceError(
                         f"rows of table {table.name!r} share the same {', '.join(columns)}, which the schema declares unique; "
                         "mend the data or the declared key, since the promise counts on it"
                     )
+        for table in self.promise.database:
+            for key in table.foreign_keys:
+                self._check_single(table.name, key)
         for name in self.promise.private:
             for key in self.promise.database[name].foreign_keys:
-                self._check_single(name, key)
                 if require_targets:
                     self._check_targets(name, key)
                 if self.promise.is_private(key) and not self._cuts:
@@ -93,7 +95,7 @@ class Bounding:
         types = [
             (table.column[c].type, there.column[t].type) for c, t in zip(key.columns, key.target_columns, strict=True)
         ]
-        if all(a == b and a.kind != "text" for a, b in types):
+        if all(a == b and a.kind in EXACT for a, b in types):
             return
         rows, targets = self.raw(name), self.raw(key.target).mutate(there=ibis.literal(1, "int8"))
         led = self._follow(table, key, rows, targets, "there", "there")
@@ -107,13 +109,6 @@ class Bounding:
     def _keys_led_to(self, table: Table) -> set[tuple[str, ...]]:
         led = {k.target_columns for t in self.promise.database for k in t.foreign_keys if k.target == table.name}
         return {k for k in (table.primary_key, *led) if k}
-
-    def _is_enforced(self, name: str, columns: tuple[str, ...]) -> bool:
-        """Whether the engine itself guarantees that no two rows agree on ``columns``, as the plan reads them."""
-        if not self.source.keys_enforced or name not in self.source.catalogue:
-            return False
-        stored, read = self.source.catalogue[name], self.promise.database[name]
-        return stored.is_unique(columns) and all(stored.column[c].type == read.column[c].type for c in columns)
 
     def _has_repeats(self, rows: Any, columns: list[str]) -> bool:
         import ibis

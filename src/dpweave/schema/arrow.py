@@ -27,7 +27,9 @@ _INTEGERS = {
 }
 
 WIDEST_DECIMAL = (38, 9)
-"""Precision and scale of a decimal whose engine does not bound them (PostgreSQL's bare ``numeric``)."""
+"""Precision and scale of a decimal whose engine does not bound them (PostgreSQL's bare ``numeric``), or far beyond Arrow's."""
+WIDEST = 76
+"""Digits that Arrow's widest decimal has."""
 
 
 def arrow_type(type: Type) -> pa.DataType:  # noqa: A002 - the model's word
@@ -59,7 +61,7 @@ def arrow_schema(table: Table) -> pa.Schema:
 
 def decimal_size(type: Type) -> tuple[int, int]:  # noqa: A002
     """Return precision and scale, filled in where the engine leaves them open."""
-    if type.precision is None:
+    if type.precision is None or type.precision > WIDEST:
         return WIDEST_DECIMAL
     return type.precision, type.scale or 0
 

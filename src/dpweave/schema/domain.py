@@ -166,12 +166,23 @@ _PYTHON: Mapping[str, tuple[type, ...]] = {
 }
 
 
+def is_plain(text: str) -> bool:
+    r"""Whether every engine can be asked for a text: some cut a query at a NUL, and half a character is no UTF-8.
+
+    >>> is_plain("it's 汉字"), is_plain("a\0b"), is_plain("\ud800")
+    (True, False, False)
+    """
+    return "\0" not in text and not any("\ud800" <= c <= "\udfff" for c in text)
+
+
 def _is_value(kind: Type, value: Scalar) -> bool:
     allowed = _PYTHON.get(kind.kind, ())
     if not isinstance(value, allowed) or (isinstance(value, bool) and kind.kind != "boolean"):
         return False
     if kind.kind == "date":
         return not isinstance(value, datetime)
+    if isinstance(value, str):
+        return is_plain(value)
     if kind.kind == "integer" and isinstance(value, int):
         bits = (kind.bits or 64) - kind.signed
         return bool((-(2**bits) if kind.signed else 0) <= value < 2**bits)

@@ -327,8 +327,9 @@ def postgres_type(name: str, *, form: str, category: str, typmod: int, labels: t
     if name == "numeric":
         if typmod < 0:
             return Type("decimal")
-        scale = (typmod - 4) & 0x7FF
-        return Type("decimal", precision=((typmod - 4) >> 16) & 0xFFFF, scale=scale - 2048 if scale >= 1024 else scale)
+        precision, scale = ((typmod - 4) >> 16) & 0xFFFF, (typmod - 4) & 0x7FF
+        rounded = max(2048 - scale, 0) if scale >= 1024 else 0  # numeric(2,-3) holds thousands
+        return Type("decimal", precision=precision + rounded, scale=0 if rounded else scale)
     if name in {"varchar", "bpchar"}:
         return Type("text", length=typmod - 4 if typmod > 4 else None)
     return _POSTGRES.get(name, Type("text") if category == "S" else Type("unknown"))

@@ -25,6 +25,8 @@ ROW = f"{TEMPORARY}row"
 """Name of the column that numbers rows."""
 AS_TEXT = frozenset({"uuid", "json", "array", "enum", "unknown"})
 """Kinds that every engine hands out as text, so that comparing, hashing and counting them is the same everywhere."""
+EXACT = frozenset({"integer", "uuid"})
+"""Kinds of which two values are equal as read just where they are equal as stored: no collation, no zero with a sign."""
 
 
 class Source(ABC):
@@ -68,6 +70,7 @@ class Source(ABC):
     @final
     def declare(self, database: Database) -> None:
         """Take keys and types from a plan. A column of another stored type is cast, with null for failures."""
+        self._require_apart([self._stored(table.name) for table in database])
         for table in database:
             stored = self._stored(table.name)
             self._require_readable(stored)
@@ -92,14 +95,26 @@ class Source(ABC):
 
     @final
     def require_whole(self, names: Iterable[str]) -> None:
-        """Read files to their end, and refuse those for which that fails; engines answer for their own."""
+        """Refuse what could not be read later. Files and frames are read to their end; engines answer for their own."""
         for name in names:
             self._require_whole(self._stored(name))
 
-    @property
-    @abstractmethod
-    def keys_enforced(self) -> bool:
-        """Whether the engine guarantees that the primary keys of :attr:`catalogue` are unique and not null."""
+    @final
+    def proves_unique(self, name: str, columns: Iterable[str]) -> bool:
+        """Whether the engine proves, of all rows that :meth:`table` gives, that no two agree on ``columns`` and none is null.
+
+        A declared key is no proof: it may hold for a part of the rows, or tell apart what is equal once it is read.
+        """
+        if name not in self.catalogue:
+            return False
+        stored, read, names = self._engine_table(name), self._shown(name), set(columns)
+        return (
+            bool(stored.primary_key)
+            and names.issuperset(stored.primary_key)
+            and all(stored.column[c].type == read.column[c].type for c in stored.primary_key)
+            and all(stored.column[c].type.kind in EXACT for c in stored.primary_key)
+            and self._proves_primary_key(stored)
+        )
 
     @final
     def table(self, name: str) -> ibis.Table:
@@ -258,14 +273,21 @@ class Source(ABC):
     def _is_view(self, name: str) -> bool: ...
 
     @abstractmethod
+    def _proves_primary_key(self, stored: Table) -> bool:
+        """Whether the engine itself proves that the primary key is unique and not null in all rows that a query gives."""
+
+    @abstractmethod
     def _with_lookups(self, expression: ibis.Table) -> ibis.Table:
         """Replace in-memory tables where Ibis would need permission to write to send them."""
 
     @abstractmethod
     def _require_readable(self, table: Table) -> None: ...
 
-    def _require_whole(self, table: Table) -> None:  # noqa: B027 - nothing to do for engines
-        """Read the file of a table to its end."""
+    def _require_apart(self, tables: list[Table]) -> None:  # noqa: B027 - most engines store each row in one table
+        """Refuse tables that have rows in common."""
+
+    def _require_whole(self, table: Table) -> None:  # noqa: B027 - most engines read what they hold
+        """Refuse a table that could not be read later: read its file or frame to the end."""
 
     @abstractmethod
     def _raw(self, stored: Table, declared: Table) -> ibis.Table: ...
@@ -329,12 +351,16 @@ def ibis_type(type: Type) -> Any:  # noqa: A002 - the model's word
             return dt.string
 
 
-def raw_schema(table: Table) -> Any:
-    """Return the Ibis schema of a stored table; what travels as text is unknown to Ibis, so that it writes a cast."""
+def raw_schema(table: Table, *, loose: frozenset[str] = frozenset()) -> Any:
+    """Return the Ibis schema of a stored table; what travels as text is unknown to Ibis, so that it writes a cast.
+
+    So are kinds in ``loose``, for which an engine has types that hold more than ours.
+    """
     import ibis.expr.datatypes as dt
     import ibis.expr.schema as sch
 
-    return sch.Schema({c.name: dt.unknown if c.type.kind in AS_TEXT else ibis_type(c.type) for c in table.columns})
+    unknown = AS_TEXT | loose
+    return sch.Schema({c.name: dt.unknown if c.type.kind in unknown else ibis_type(c.type) for c in table.columns})
 
 
 def arrow_of_ibis(schema: Any) -> pa.Schema:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from dpweave.schema.model import Database, Table, Type
 
+_LOOSE = frozenset({"decimal", "time", "timestamp"})
+"""Kinds that are cast: ``HUGEINT`` holds more than a decimal, times with a zone or in nanoseconds compare with no plain one."""
 SPARE_NUMBERS = 1_000_000
 """Row numbers that may lead nowhere before a copy of the table is cheaper than arrays with gaps."""
 
@@ -26,8 +28,7 @@ class DuckDBSource(Source):
     """Tables of a DuckDB connection, or views that stand for frames and files.
 
     For views, ``schema`` says what they are to the outside, ``stored`` in which types DuckDB sees them, and ``numbered``
-    which of them have a twin (:func:`twin`) with one more column, :data:`ROW`. ``files`` says that they stand for files,
-    which nobody has read to their end.
+    which of them have a twin (:func:`twin`) with one more column, :data:`ROW`.
     """
 
     embedded = True
@@ -42,7 +43,6 @@ class DuckDBSource(Source):
         stored: Database | None = None,
         numbered: frozenset[str] = frozenset(),
         declares_keys: bool = True,
-        files: bool = False,
         owned: bool = True,
     ) -> None:
         super().__init__(connection, name=name, owned=owned)
@@ -50,12 +50,6 @@ class DuckDBSource(Source):
         self._stored_schema = stored
         self._with_numbers = numbered
         self.declares_keys = declares_keys
-        self._files = files
-
-    @property
-    def keys_enforced(self) -> bool:
-        """Whether these are tables of DuckDB's own, whose keys it enforces."""
-        return self._schema is None
 
     def hash(self, expression: ibis.expr.types.StringValue) -> ibis.expr.types.IntegerValue:
         """DuckDB's ``hash``."""
@@ -83,20 +77,30 @@ class DuckDBSource(Source):
         )
         return bool(self.connection.con.cursor().execute(query, [name]).fetchone()[0])
 
+    def _proves_primary_key(self, stored: Table) -> bool:  # noqa: ARG002
+        """DuckDB checks each row of its own tables; views over frames and files have whatever these hold."""
+        return self._schema is None
+
     def _require_readable(self, table: Table) -> None:
         pass
 
     def _require_whole(self, table: Table) -> None:
         from dpweave.sinks.ddl import quoted
 
-        if self._files:
+        if self._schema is not None:
             # Counts alone would come from the statistics of a Parquet file, without its values.
             query = f"SELECT bit_xor(hash(COLUMNS(*))) FROM {quoted(table.name)}"  # noqa: S608 - quoted
-            with self.masked(f"the file of {table.name!r} cannot be read to its end"):
-                self.connection.con.cursor().execute(query).fetchone()
+            rows = self.table(table.name)  # any 64 bits may be stored as a moment, and some are none
+            moments = [c for c, kind in rows.schema().items() if kind.is_temporal()]
+            with self.masked(f"the rows of {table.name!r} cannot be read to their end"):
+                self.connection.con.execute(query).fetchall()
+                if moments:
+                    spelled = rows.aggregate([rows[c].cast("string").max() for c in moments])
+                    self.connection.con.execute(self.compile(spelled)).fetchall()
 
     def _raw(self, stored: Table, declared: Table) -> ibis.Table:  # noqa: ARG002
-        return database_table(self.connection, stored.bare_name, raw_schema(stored), namespace=stored.namespace)
+        schema = raw_schema(stored, loose=_LOOSE)
+        return database_table(self.connection, stored.bare_name, schema, namespace=stored.namespace)
 
     def _raw_with_numbers(self, stored: Table) -> ibis.Table | None:
         """Rows of a view are numbered by whoever made it; those of a table by ``rowid``, unless deletions left many gaps."""

@@ -38,10 +38,10 @@ def open_folder(folder: Path) -> DuckDBSource:
     numbered = frozenset(table.name for table, has_numbers in views if has_numbers)
     package = folder / PACKAGE_FILE
     if not package.is_file():
-        return DuckDBSource(connection, name=name, schema=stored, numbered=numbered, declares_keys=False, files=True)
+        return DuckDBSource(connection, name=name, schema=stored, numbered=numbered, declares_keys=False)
     declared = database_of(package.read_text(encoding="utf-8"))[0]
     _require_held(declared, stored, package=package)
-    return DuckDBSource(connection, name=name, schema=declared, stored=stored, numbered=numbered, files=True)
+    return DuckDBSource(connection, name=name, schema=declared, stored=stored, numbered=numbered)
 
 
 def _require_held(declared: Database, stored: Database, *, package: Path) -> None:

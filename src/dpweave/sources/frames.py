@@ -51,13 +51,16 @@ def as_arrow(frame: Any, *, name: str) -> pa.Table:
             f"table {name!r} is a {type(frame).__name__}, which Arrow cannot read; give pandas, polars or pyarrow"
         )
     try:
-        return pa.Table.from_pandas(frame, preserve_index=False) if is_pandas else pa.table(frame)
+        table = pa.Table.from_pandas(frame, preserve_index=False) if is_pandas else pa.table(frame)
+        table.validate(full=True)  # a text that is not UTF-8 would stop a query
     except Exception:  # noqa: BLE001 - from whichever library made the frame
         column = _culprit(frame) if is_pandas else None
         what = f"column {column!r} of {name!r}" if column is not None else f"table {name!r}"
         raise SourceError(
-            f"{what} holds values of several types or of one that Arrow cannot take; give it a single type"
+            f"{what} holds values of several types, of one that Arrow cannot take, or texts that are not UTF-8; "
+            "give it a single type"
         ) from None
+    return table
 
 
 def refuse_twins(names: list[str], *, of: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import decimal
 from typing import TYPE_CHECKING, Any, final
 
 from dpweave.errors import SourceError
@@ -18,6 +20,26 @@ if TYPE_CHECKING:
     from dpweave.schema.model import Database, Table, Type
 
 _NUMBERS = {"integer", "float", "decimal"}
+_PROOF = """
+SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_index x ON x.indrelid = c.oid
+WHERE n.nspname = %s AND c.relname = %s AND c.relkind = 'r' AND NOT c.relhassubclass
+  AND NOT EXISTS (SELECT FROM pg_inherits i WHERE i.inhparent = c.oid)
+  AND x.indisprimary AND x.indisunique AND x.indimmediate AND x.indisvalid AND x.indisready AND x.indislive
+  AND NOT x.indisexclusion AND x.indpred IS NULL AND x.indexprs IS NULL
+"""
+"""Counts the primary keys that are proven for a table. One that may be deferred is not: a session sees its own rows."""
+
+
+_RELATED = """
+WITH RECURSIVE up AS (
+  SELECT inhrelid AS child, inhparent AS parent FROM pg_inherits
+  UNION SELECT up.child, i.inhparent FROM up JOIN pg_inherits i ON i.inhrelid = up.parent
+)
+SELECT n.nspname, c.relname, m.nspname, p.relname FROM up
+JOIN pg_class c ON c.oid = up.child JOIN pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_class p ON p.oid = up.parent JOIN pg_namespace m ON m.oid = p.relnamespace WHERE c.relkind IN ('r', 'p', 'f')
+"""
+"""Tables with all that they inherit from."""
 
 
 @final
@@ -26,7 +48,6 @@ class PostgresSource(Source):
 
     embedded = False
     declares_keys = True
-    keys_enforced = True
 
     def __init__(self, connection: Any, *, name: str, owned: bool = True) -> None:
         super().__init__(connection, name=name, owned=owned)
@@ -75,25 +96,55 @@ class PostgresSource(Source):
         )
         return bool(self._one(query, name, name))
 
+    def _proves_primary_key(self, stored: Table) -> bool:
+        """Whether the key's index is valid, is checked at once, and covers all rows that a query gives.
+
+        It covers none of the rows of tables that inherit from this one, which a query gives as well. Keys of partitioned
+        tables are checked by us too.
+        """
+        with self.masked("its catalogue cannot be read"):
+            return bool(self._one(_PROOF, self._namespace(stored), stored.bare_name))
+
+    def _namespace(self, table: Table) -> str:
+        return table.namespace or str(self._one("SELECT current_schema()"))
+
+    def _require_apart(self, tables: list[Table]) -> None:
+        with self.masked("its catalogue cannot be read"):
+            named = {(self._namespace(t), t.bare_name): t.name for t in tables}
+            related = self.connection.con.execute(_RELATED).fetchall()
+        for child, parent in ((named.get((a, b)), named.get((c, d))) for a, b, c, d in related):
+            if child and parent:
+                raise SourceError(
+                    f"table {child!r} of {self.name} inherits from {parent!r}, so that its rows are rows of both; leave one "
+                    "of the two out of the plan"
+                )
+
     def _require_readable(self, table: Table) -> None:
         with self.masked("its privileges cannot be read"):
-            namespace = table.namespace or self._one("SELECT current_schema()")
             readable = self._one(
                 "SELECT has_table_privilege(format('%%I.%%I', %s::text, %s::text), 'SELECT')",
-                namespace,
+                self._namespace(table),
                 table.bare_name,
             )
         if not readable:
             raise SourceError(f"permission to read table {table.name!r} of {self.name} is denied; grant SELECT on it")
 
     def _raw(self, stored: Table, declared: Table) -> ibis.Table:  # noqa: ARG002
-        return database_table(self.connection, stored.bare_name, raw_schema(stored), namespace=stored.namespace)
+        # A time with a zone compares with no plain one, and an oid with no number below 0.
+        schema = raw_schema(stored, loose=frozenset({"time", "integer"}))
+        return database_table(self.connection, stored.bare_name, schema, namespace=stored.namespace)
 
     def _typed(self, column: Any, stored: Type, declared: Type, *, verbatim: bool) -> Any:  # noqa: ARG002
         if stored.kind in AS_TEXT:
             column = column.cast("string")
         wanted = ibis_type(declared)
-        return column if column.type() == wanted else column.cast(wanted)
+        if column.type() == wanted:
+            return column
+        if stored.kind == "decimal" and declared.kind == "float":
+            return _float(column)
+        if {stored.kind, declared.kind} <= {"date", "timestamp"}:
+            return _moment(column, wanted)
+        return column.cast(wanted)
 
     def _can_cast(self, stored: Type, declared: Type) -> bool:
         """PostgreSQL stops at the first value that a cast refuses, so only casts that refuse none are allowed."""
@@ -122,6 +173,24 @@ class PostgresSource(Source):
 
     def _reason(self, error: Exception) -> str | None:
         return reason(error)
+
+
+def _float(column: Any) -> Any:
+    """Cast a numeric, which may have more digits than any float: null beyond the largest (and for NaN), 0 next to 0."""
+    import ibis
+
+    column = column.cast("decimal")
+    ends = (ibis.literal(decimal.Decimal(end), column.type()) for end in ("1e-300", "1e308"))
+    tiny, huge = (column.abs() < end for end in ends)
+    return ibis.cases((tiny, ibis.literal(0.0)), (huge, column.cast("float64")))
+
+
+def _moment(column: Any, wanted: Any) -> Any:
+    """Cast between dates and times within the years that both have; null elsewhere."""
+    import ibis
+
+    first, last = (ibis.literal(end, column.type()) for end in (dt.datetime.min, dt.datetime.max))
+    return ibis.cases((column.between(first, last), column.cast(wanted)))
 
 
 def _values(table: pa.Table) -> str:
@@ -164,7 +233,7 @@ def wrap_postgres(connection: Any) -> PostgresSource:
 
 
 def _total_loaders() -> dict[str, Any]:
-    """Read dates that Python cannot hold (infinity, BC, past the year 9999) as null instead of failing on them."""
+    """Read dates that Python cannot hold (infinity, BC, past the year 9999, 24 o'clock) as null instead of failing on them."""
     from psycopg import DataError
     from psycopg.types import datetime as loaders
 
@@ -179,6 +248,7 @@ def _total_loaders() -> dict[str, Any]:
         return Total
 
     return {
+        "time": total(loaders.TimeLoader),
         "date": total(loaders.DateLoader),
         "timestamp": total(loaders.TimestampLoader),
         "timestamptz": total(loaders.TimestamptzLoader),

@@ -6,13 +6,13 @@ import datetime as dt
 import decimal
 import hashlib
 import sqlite3
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, final
 from urllib.parse import quote
 
 from dpweave.errors import SourceError
 from dpweave.schema.reflect import reflect_sqlite
-from dpweave.sources.base import Source, batches_of_rows, database_table, ibis_type, raw_schema
+from dpweave.sources.base import BATCH_ROWS, Source, batches_of_rows, database_table, ibis_type, raw_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,16 +39,12 @@ class SQLiteSource(Source):
     def __init__(self, connection: Any, *, name: str, owned: bool = True) -> None:
         super().__init__(connection, name=name, owned=owned)
         connection.con.create_function(_HASH, 1, _blake, deterministic=True)
-        connection.con.create_function(_NUMBER, 1, _number, deterministic=True)
-
-    @property
-    def keys_enforced(self) -> bool:
-        """Whether no primary key can hold a null: SQLite lets nulls repeat in any but an ``INTEGER PRIMARY KEY``."""
-        return all(not t.column[c].nullable for t in self.catalogue for c in t.primary_key)
+        (encoding,) = connection.con.execute("PRAGMA encoding").fetchone()
+        connection.con.create_function(_NUMBER, 1, partial(_number, encoding=encoding), deterministic=True)
 
     def hash(self, expression: ibis.expr.types.StringValue) -> ibis.expr.types.IntegerValue:
-        """BLAKE2b, registered as a function."""
-        return _functions()[_HASH](expression)
+        """BLAKE2b, registered as a function. It is given bytes: Python refuses a text that is not UTF-8."""
+        return _functions()[_HASH](expression.cast("binary"))
 
     def _disconnect(self) -> None:
         self.connection.con.close()
@@ -69,25 +65,51 @@ class SQLiteSource(Source):
         query = "SELECT count(*) FROM sqlite_master WHERE type = 'view' AND lower(name) = lower(?)"
         return bool(self.connection.con.execute(query, (name,)).fetchone()[0])
 
+    def _proves_primary_key(self, stored: Table) -> bool:
+        """Whether the key is the ``rowid``: any other may hold nulls, and values of any type that are equal when cast.
+
+        Such a key has no index of its own.
+        """
+        query = "SELECT count(*) FROM pragma_index_list(?) WHERE origin = 'pk'"
+        with self.masked("its catalogue cannot be read"):
+            return not self.connection.con.execute(query, (stored.bare_name,)).fetchone()[0]
+
     def _require_readable(self, table: Table) -> None:
         pass
 
+    def _require_whole(self, table: Table) -> None:
+        for column in self._shown(table.name).columns:
+            if column.name.lower() in {"true", "false"}:  # in a query within a query SQLite forgets such a name
+                raise SourceError(
+                    f"column {column.name!r} of {table.name!r} has a name that SQLite cannot read; rename it"
+                )
+
     def _raw(self, stored: Table, declared: Table) -> ibis.Table:
-        return database_table(self.connection, stored.bare_name, raw_schema(declared))
+        return database_table(self.connection, stored.bare_name, raw_schema(declared, loose=frozenset({"text"})))
 
     def _typed(self, column: Any, stored: Type, declared: Type, *, verbatim: bool) -> Any:
-        if verbatim and declared.kind == "text":
+        if verbatim and column.type().is_unknown():
             # A column keeps its collation even through a cast, and one that ignores case could match two keys.
             return column.cast("string") + ""
-        if verbatim:  # as stored; in a join an index can then serve it
-            return column if ibis_type(declared) == column.type() else column.cast("string")
-        return _checked(column, stored, declared)
+        return column if verbatim else _checked(column, stored, declared)
 
     def _can_cast(self, stored: Type, declared: Type) -> bool:  # noqa: ARG002
         return True
 
     def _run(self, query: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        return batches_of_rows(_converted(self.connection.con.execute(query), schema), schema)
+        return batches_of_rows(_converted(self._rows(query), schema), schema)
+
+    def _rows(self, query: str) -> Iterator[tuple[Any, ...]]:
+        """Return rows of a query; bytes that are not UTF-8 become marks, on a connection that was handed in too."""
+        cursor = self.connection.con.execute(query)
+        chunk: list[tuple[Any, ...]] = [()]
+        while chunk:
+            before, self.connection.con.text_factory = self.connection.con.text_factory, _decoded
+            try:
+                chunk = cursor.fetchmany(BATCH_ROWS)
+            finally:
+                self.connection.con.text_factory = before
+            yield from chunk
 
     def _create_temporary(self, name: str, query: str) -> None:
         self.connection.con.execute(f'CREATE TEMPORARY TABLE "{name}" AS {query}')
@@ -102,7 +124,7 @@ def open_sqlite(path: Path) -> SQLiteSource:
 
     try:
         connection = sqlite3.connect(f"file:{quote(str(path.resolve()))}?mode=ro", uri=True, check_same_thread=False)
-        connection.text_factory = lambda data: data.decode("utf-8", "replace")
+        connection.text_factory = _decoded
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.Error as error:
         raise SourceError(f"{path} cannot be opened: {reason(error) or 'it is damaged or not a SQLite file'}") from None
@@ -130,6 +152,10 @@ def reason(error: Exception) -> str | None:
     return next((words for name, words in known.items() if code.startswith(name)), None)
 
 
+def _decoded(text: bytes) -> str:
+    return text.decode("utf-8", "replace")
+
+
 def _checked(column: Any, stored: Type, declared: Type) -> Any:
     """Return the column with null where the stored value is not of the declared type.
 
@@ -142,7 +168,8 @@ def _checked(column: Any, stored: Type, declared: Type) -> Any:
     call = _functions()
     match declared.kind:
         case "integer" | "boolean" | "float" | "decimal" if stored.kind in {"text", "unknown"}:
-            return call[_NUMBER](column).cast(ibis_type(declared))
+            number = ibis.cases((held == "text", call[_NUMBER](call["hex"](column))), else_=call[_NUMBER](column))
+            return number.cast(ibis_type(declared))
         case "integer" | "boolean":
             return ibis.cases((held == "integer", column))
         case "float" | "decimal":
@@ -156,7 +183,7 @@ def _checked(column: Any, stored: Type, declared: Type) -> Any:
         case "bytes":
             return ibis.cases((held == "blob", column))
         case _:
-            return column if stored.kind == declared.kind == "text" else column.cast("string")
+            return column.cast("string")
 
 
 @cache
@@ -178,21 +205,22 @@ def _functions() -> dict[str, Any]:
     return {
         _HASH: builtin(_HASH, dt.int64, arguments=1),
         _NUMBER: builtin(_NUMBER, dt.float64, arguments=1),
+        "hex": builtin("hex", dt.string, arguments=1),
         **{kind: builtin("strftime", result, arguments=2) for kind, result in results.items()},
         **{f"{kind} of seconds": builtin("strftime", result, arguments=3) for kind, result in results.items()},
     }
 
 
-def _blake(text: Any) -> int | None:
-    if text is None:
+def _blake(data: bytes | None) -> int | None:
+    if data is None:
         return None
-    data = text if isinstance(text, bytes) else str(text).encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big", signed=True)
 
 
-def _number(value: Any) -> float | None:
+def _number(value: Any, *, encoding: str) -> float | None:
+    """Return a number, or what a text spells, which comes as hexadecimal bytes: Python refuses a text that is not UTF-8."""
     try:
-        return float(value)
+        return float(bytes.fromhex(value).decode(encoding) if isinstance(value, str) else value)
     except (TypeError, ValueError, OverflowError):
         return None
 

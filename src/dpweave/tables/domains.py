@@ -16,7 +16,7 @@ import numpy as np
 
 from dpweave.links.degrees import telling_cuts
 from dpweave.privacy.accounting import split
-from dpweave.schema.domain import Bins, Categories, Domain, Learn, bins_at, even_bins, from_axis, to_axis
+from dpweave.schema.domain import Bins, Categories, Domain, Learn, bins_at, even_bins, from_axis, is_plain, to_axis
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -40,8 +40,8 @@ SIGNIFICANT = 3.0
 
 
 def categories_from(found: Mapping[str, int], *, most: int = 1000) -> Categories:
-    """Return the categories that passed the threshold, commonest first; the rest is *other*."""
-    ranked = sorted(found, key=lambda v: (-found[v], v))[:most]
+    """Return the categories that passed the threshold, commonest first; the rest is *other*, and so are texts with a NUL."""
+    ranked = sorted(filter(is_plain, found), key=lambda v: (-found[v], v))[:most]
     return Categories(tuple(ranked), other=True)
 
 
@@ -312,7 +312,7 @@ def public_domain(column: Column, values: list[object], *, bins: int) -> Domain:
     """Domain of a column whose values are public, from those values themselves."""
     if column.type.ordered:
         return public_bins(column.type, values, bins=bins)
-    present = {v for v in values if v is not None}
+    present = {v for v in values if v is not None and not (isinstance(v, str) and not is_plain(v))}
     return Categories(tuple(sorted(present, key=str)), other=True)  # type: ignore[arg-type]
 
 
