@@ -18,6 +18,7 @@ from dpweave.privacy.ledger import Ledger
 from dpweave.schema.domain import View
 from dpweave.schema.model import ForeignKey
 from dpweave.sources import open_source
+from tests.backends import postgres  # noqa: F401 - a fixture
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,3 +76,23 @@ def test_a_key_that_leads_to_two_rows_at_once_is_refused_before_anything_is_char
         connection.execute("INSERT INTO item VALUES (3, 1, 'a')")
     with pytest.raises(SourceError, match="lead to several rows of 'product' at once by 'product'"):
         check()
+
+
+def test_postgresql_hashes_texts_of_several_collations(postgres) -> None:  # noqa: F811
+    """Without a primary key rows are ordered by a hash of all columns, which PostgreSQL refuses where collations differ."""
+    url = postgres.fresh()
+    postgres.run(
+        'CREATE TABLE owner (id int PRIMARY KEY, "kind%" text COLLATE "POSIX" NOT NULL)',
+        'CREATE TABLE pet (owner int REFERENCES owner, one text COLLATE "C", two text COLLATE "POSIX", three text)',
+        "INSERT INTO owner SELECT i, 'x' FROM generate_series(1, 30) i",
+        "INSERT INTO pet SELECT i, 'a', 'b', 'c' FROM generate_series(1, 30) i",
+        url=url,
+    )
+    plan = dw.Plan.draft(url, protect=["owner"])
+    with open_source(url) as source:
+        source.declare(plan.database)
+        ledger = Ledger.open(None, database=source.name, limit=Budget(1e9), tables=plan.protect)
+        curator = Curator(source, plan.promise, ledger=ledger)
+        curator.check()
+        (total,) = curator.measure(View("pet", (), (("owner",),)), [()], what="pets", rho=1e6)
+    assert int(total.counts) == 30

@@ -30,6 +30,13 @@ WHERE n.nspname = %s AND c.relname = %s AND c.relkind = 'r' AND NOT c.relhassubc
 """Counts the primary keys that are proven for a table. One that may be deferred is not: a session sees its own rows."""
 
 
+_BYTEWISE = ' COLLATE "C"'
+_COLLATED = """
+SELECT a.attname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid
+WHERE n.nspname = %s AND c.relname = %s AND a.attnum > 0 AND NOT a.attisdropped
+  AND a.attcollation NOT IN (0, '"default"'::regcollation)
+"""
+
 _RELATED = """
 WITH RECURSIVE up AS (
   SELECT inhrelid AS child, inhparent AS parent FROM pg_inherits
@@ -132,7 +139,30 @@ class PostgresSource(Source):
     def _raw(self, stored: Table, declared: Table) -> ibis.Table:  # noqa: ARG002
         # A time with a zone compares with no plain one, and an oid with no number below 0.
         schema = raw_schema(stored, loose=frozenset({"time", "integer"}))
-        return database_table(self.connection, stored.bare_name, schema, namespace=stored.namespace)
+        collated = self._collated(stored)
+        if not collated:
+            return database_table(self.connection, stored.bare_name, schema, namespace=stored.namespace)
+        return self._bytewise(stored, collated, schema)
+
+    def _collated(self, stored: Table) -> set[str]:
+        """Names of the columns that have a collation other than the database's own."""
+        with self.masked("its catalogue cannot be read"):
+            found = self.connection.con.execute(_COLLATED, (self._namespace(stored), stored.bare_name)).fetchall()
+        return {name for (name,) in found}
+
+    def _bytewise(self, stored: Table, collated: set[str], schema: Any) -> ibis.Table:
+        """Return the table with these columns compared byte by byte.
+
+        Two collations cannot be hashed together, and by some of them different texts are equal.
+        """
+        import ibis.expr.operations as ops
+
+        from dpweave.sinks.ddl import quoted
+
+        columns = (f"{quoted(c.name)}{_BYTEWISE * (c.name in collated)}" for c in stored.columns)
+        listed = ", ".join(f"{read} AS {quoted(c.name)}" for read, c in zip(columns, stored.columns, strict=True))
+        query = f"SELECT {listed} FROM {quoted(self._namespace(stored))}.{quoted(stored.bare_name)}"  # noqa: S608 - quoted
+        return ops.SQLQueryResult(query, schema, self.connection).to_expr()
 
     def _typed(self, column: Any, stored: Type, declared: Type, *, verbatim: bool) -> Any:  # noqa: ARG002
         if stored.kind in AS_TEXT:
