@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from dpweave.schema.model import Type
     from dpweave.window import FloatArray, NoisyMarginal
 
+    BoolArray = np.ndarray[Any, np.dtype[np.bool_]]
     Measure = Callable[[Bins, float], NoisyMarginal]
     Ask = Callable[[Sequence[float], float], "Look"]
 
@@ -57,7 +58,7 @@ A cell of the body's own width may be taken wrongly, one sixteen times as wide w
 
 YEARS = (1, 1000, 1500, 1600, *range(1700, 1900, 10), *range(1900, 2101), 9999)
 FAR_YEARS = (1, 1700, 1800, 1860, *range(1900, 2041, 20), 2100, 9999)
-FAR_POWERS, FAR_BELOW = (-5, 0, *range(4, 33, 4), 48, 60), (60, 32, 16, 8)
+FAR_POWERS, FAR_BELOW = (*range(0, 33, 4), 48, 60), (60, 32, 16, 8)
 """Exponents of 2 of the first look at numbers, above 0 and below. Cells are wide where rows are seldom."""
 USUAL_YEARS, USUAL_NUMBERS = (1950, 2030), (0, 100)
 """Where nothing is known, dates and numbers of a copy lie here. Any plain range would do, since the reader is told that it means nothing."""
@@ -87,6 +88,11 @@ class Look:
     def between(self, first: int, last: int) -> Look:
         """Only the cells from ``first`` to ``last``."""
         return Look(self.points[first : last + 2], self.counts[first : last + 1], self.sigma)
+
+    def stands_out_beside(self, other: Look) -> bool:
+        """Whether a cell stands out that lies wholly outside another look."""
+        beside = [b <= other.points[0] or a >= other.points[-1] for a, b in pairwise(self.points)]
+        return bool((self.counts[np.array(beside)] > SIGNIFICANT * self.sigma).any())
 
     def joined(self, other: Look) -> Look:
         """Both answers to the same question, weighed by their noise."""
@@ -154,15 +160,16 @@ def _closer(kind: Type, learn: Learn, look: Look, ask: Ask, rho: float) -> Look:
         if len(points) - 1 <= CLOSER:
             break
         closer, rho = ask(points, share), left
-        first, last = body(closer) or (0, len(points) - 2)
-        look = closer.between(first, last) if CLOSER * (last + 1 - first) <= len(closer.counts) else closer
+        found = closer.between(*(body(closer) or (0, len(points) - 2)))
+        gains = CLOSER * len(found.counts) <= len(closer.counts) and not look.stands_out_beside(found)
+        look = found if gains else closer
     return ask(fine_points(kind, learn, look.points), rho).agreed(look)
 
 
 def body(look: Look) -> tuple[int, int] | None:
     """First and last cell that holds rows; None where no stretch of cells stands out beyond doubt.
 
-    It begins with the stretch that stands out most. A cell beside it belongs to it if there are signs of rows, one further away if it stands out itself.
+    It begins with the stretch that stands out most, less ends that show no rows of their own. A cell beside it belongs to it if there are signs of rows, one further away if it stands out itself.
     """
     counts, cells = look.counts, len(look.counts)
     running = np.concatenate([[0.0], np.cumsum(counts)])
@@ -172,32 +179,47 @@ def body(look: Look) -> tuple[int, int] | None:
     if clear[best] <= BEYOND_DOUBT * look.sigma:
         return None
     first, last = int(start[best]), int(end[best])
-    points, places = np.array(look.points, dtype=np.float64), np.arange(cells)
-    while True:
-        doublings = np.log2(np.diff(points) / (points[last + 1] - points[first]))
-        signs = np.maximum(SIGN * np.maximum(doublings, 1), min(FEW * look.total / look.sigma, SIGNIFICANT))
-        far = np.maximum(np.maximum(first - places, places - last), 0)
-        more = np.flatnonzero(
-            (far > 0) & (counts > np.where(far == 1, np.minimum(signs, doubt(cells)), doubt(cells)) * look.sigma)
-        )
-        if not len(more):
-            return first, last
-        near = more[far[more] == far[more].min()]  # what comes next is judged anew from there
+    while first < last and not _belongs(look, first + 1, last)[first]:
+        first += 1
+    while first < last and not _belongs(look, first, last - 1)[last]:
+        last -= 1
+    while len(more := np.flatnonzero(_belongs(look, first, last))):
+        far = np.maximum(first - more, more - last)
+        near = more[far == far.min()]  # what comes next is judged anew from there
         first, last = min(first, int(near[0])), max(last, int(near[-1]))
+    return first, last
+
+
+def _belongs(look: Look, first: int, last: int) -> BoolArray:
+    """Which cells beside or beyond a stretch from ``first`` to ``last`` show rows that belong to it."""
+    points, places = np.array(look.points, dtype=np.float64), np.arange(len(look.counts))
+    doublings = np.log2(np.diff(points) / (points[last + 1] - points[first]))
+    signs, most = SIGN * np.maximum(doublings, 1), float(doubt(len(places)))
+    beside = np.clip(signs, min(FEW * look.total / look.sigma, SIGNIFICANT), most)
+    far = np.maximum(first - places, places - last)
+    need = np.where(far == 1, beside, np.clip(signs, most, BEYOND_DOUBT))
+    return np.asarray((far > 0) & (look.counts > need * look.sigma))
 
 
 def known_points(kind: Type, learn: Learn) -> list[float]:
     """Return edges that cover everything the type can hold, where nothing is declared: years, hours, powers of two."""
-    return _points(kind, learn, years=YEARS, hours=1, powers=range(-10, 61), below=range(60, -11, -1))
+    return _points(kind, learn, years=YEARS, hours=1, powers=range(-10, 61), below=range(60, -11, -1), whole=0)
 
 
 def far_points(kind: Type, learn: Learn) -> list[float]:
     """Return the edges of the first look, some of those: a dozen cells."""
-    return _points(kind, learn, years=FAR_YEARS, hours=3, powers=FAR_POWERS, below=FAR_BELOW)
+    return _points(kind, learn, years=FAR_YEARS, hours=3, powers=FAR_POWERS, below=FAR_BELOW, whole=1)
 
 
 def _points(
-    kind: Type, learn: Learn, *, years: Sequence[int], hours: int, powers: Sequence[int], below: Sequence[int]
+    kind: Type,
+    learn: Learn,
+    *,
+    years: Sequence[int],
+    hours: int,
+    powers: Sequence[int],
+    below: Sequence[int],
+    whole: int,
 ) -> list[float]:
     match kind.kind:
         case "date":
@@ -211,7 +233,7 @@ def _points(
         case _:
             top = _largest(kind)
             points = [-top, *(-(2**k) for k in below if k >= 0 and 2**k < top)] if kind.signed else []
-            points += [0, *(2**k for k in powers if k >= 0 and 2**k < top), top]
+            points += [0, *(2**k for k in powers if k >= whole and 2**k < top), top]
     if learn.low is not None:
         low = to_axis(kind, learn.low)
         points = [low, *(p for p in points if p > low)]
@@ -307,7 +329,7 @@ def quantile_bins(kind: Type, look: Look, *, bins: int) -> Bins:
     look = look.between(*_support(look))
     points, counts, sigma = look.points, look.counts, look.sigma
     # A bin should rise above the noise of its own cells.
-    bins = max(1, min(bins, int(look.total / (2 * SIGNIFICANT * sigma)) if sigma > 0 else bins))
+    bins = max(1, min(bins, int(look.total / (2 * SIGNIFICANT * sigma))))
     if len(counts) <= bins:
         return bins_at(kind, points)
     cuts = _cuts(counts, sigma, bins)
