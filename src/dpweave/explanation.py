@@ -43,6 +43,7 @@ from dpweave.schema.domain import (
     parse_presence,
     size,
 )
+from dpweave.tables.ranges import LOOK, rows_needed
 from dpweave.worth import many, moved, seen_codes, varying
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ class Learned:
     delta: float
     sigma: float
     threshold: int | None
-    """Rows that a category needs (about) to be kept; None for bins."""
+    """Rows that a category needs (about) to be kept, and a range to be learned well; None for degrees."""
 
 
 @dataclass(frozen=True)
@@ -302,10 +303,10 @@ def _unserved(plan: Plan, tables: Sequence[TableOutlook]) -> Iterable[str]:
 
 
 def _quantile_share(plan: Plan, task: Task, rho: float) -> float:
-    """What quantiles get of a task that learns bins: two thirds where the range has to be found first."""
+    """What quantiles get of a task that learns bins: what one look leaves where the range has to be found first."""
     domain = plan.table[task.table].column[task.item].domain
     declared = isinstance(domain, Learn) and domain.low is not None and domain.high is not None
-    return rho if declared else split(rho, [1, 2])[1]
+    return rho if declared else split(rho, LOOK)[1]
 
 
 def _worst_l2(plan: Plan, task: Task, *, ordinary: bool = True) -> float:
@@ -340,7 +341,11 @@ def _learnings(plan: Plan, allocation: Allocation) -> tuple[Learned, ...]:
         elif counted := parse_degree(task.item):
             found.append(Learned(f"{counted[0]} per row of {task.table}", "degrees", rho, 0.0, sigma, None))
         else:
-            found.append(Learned(name, "bins", rho, 0.0, sigma, None))
+            column = plan.table[task.table].column[task.item]
+            assert isinstance(column.domain, Learn)
+            whole = sigma * math.sqrt(_quantile_share(plan, task, rho) / rho)
+            needed = math.ceil(rows_needed(column.column.type, column.domain, whole))
+            found.append(Learned(name, "bins", rho, 0.0, sigma, needed))
     return tuple(found)
 
 

@@ -166,7 +166,7 @@ def _learned(e: Explanation) -> str:
     for (kind, threshold, sigma), columns in alike.items():
         price = {
             "categories": f"a category needs about {threshold or 0:,} rows to be kept, rarer ones become 'other'",
-            "bins": f"bins from quantiles with noise of ± {sigma} rows",
+            "bins": f"bins from quantiles with noise of ± {sigma} rows; a range needs about {threshold or 0:,} rows to be learned well",
             "degrees": f"how many there are, from counts with noise of ± {sigma} rows",
         }[kind]
         lines.append(_wrap(f"{', '.join(columns)}: {price}", first="  ", rest="    "))

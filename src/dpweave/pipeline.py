@@ -60,7 +60,8 @@ from dpweave.sources import open_source
 from dpweave.tables.aim import MAX_TRIPLES
 from dpweave.tables.base import Structure, table_model
 from dpweave.tables.centred import centred, composition
-from dpweave.tables.domains import categories_from, degree_groups, learn_bins, owned_rows, public_domain
+from dpweave.tables.domains import categories_from, degree_groups, owned_rows, public_domain
+from dpweave.tables.ranges import learn_bins, remarks
 from dpweave.tables.woven import seen_through_links
 from dpweave.weaving import Fabric, Weaver
 from dpweave.worth import codes
@@ -142,6 +143,7 @@ def fit(
         certificate = certify(
             plan.promise, book, delta=delta, insecure=curator.insecure, evidence=found, external=elsewhere
         )
+        certificate = replace(certificate, caveats=(*certificate.caveats, *remarks(plan)))
     return Model(fabric, certificate, curator.release, mechanisms, fits)
 
 

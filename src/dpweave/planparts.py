@@ -342,8 +342,8 @@ def _domain_to_value(domain: Declared | None) -> object:
         case Categories(values=values, other=other):
             plain = [_plain(v) for v in values]
             return {"values": plain, "other": True} if other else plain
-        case Bins(edges=edges, step=step, spots=spots):
-            given = {"edges": [_plain(e) for e in edges], "step": step}
+        case Bins(edges=edges, step=step, spots=spots, learned=learned):
+            given = {"edges": [_plain(e) for e in edges], "step": step, "learned": learned}
             given["spots"] = [[_plain(a), _plain(b), weight] for a, b, weight in spots] or None
             return {k: v for k, v in given.items() if v is not None}
     raise TypeError(domain)
@@ -403,13 +403,13 @@ def _domain_from_dict(where: str, column: Column, value: dict[str, Any]) -> Decl
         refuse_unknown(where, value, ("values", "other"))
         return Categories(tuple(_exact(column, v) for v in value["values"]), bool(value.get("other", False)))
     if "edges" in value:
-        refuse_unknown(where, value, ("edges", "step", "spots"))
+        refuse_unknown(where, value, ("edges", "step", "spots", "learned"))
 
         def exact(point: Any) -> Scalar:
             return from_axis(column.type, to_axis(column.type, point))
 
         spots = tuple((exact(a), exact(b), float(weight)) for a, b, weight in value.get("spots", ()))
-        return Bins(tuple(exact(e) for e in value["edges"]), value.get("step"), spots)
+        return Bins(tuple(exact(e) for e in value["edges"]), value.get("step"), spots, value.get("learned"))
     refuse_unknown(where, value, ("low", "high", "bins", "step"))
     if "low" not in value or "high" not in value:
         raise PlanError("a range needs low and high")

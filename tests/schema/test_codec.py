@@ -210,7 +210,7 @@ def test_sqlite_collations_do_not_multiply_rows():
 def test_bins_over_everything_a_type_can_hold():
     """Learning starts from bins over the whole type; engines must accept every edge of them."""
     from dpweave.schema.domain import Learn, bins_at
-    from dpweave.tables.domains import coarse_points
+    from dpweave.tables.ranges import far_points, known_points
 
     kinds = [Type("integer", bits=b, signed=s) for b in (8, 16, 32, 64) for s in (True, False)]
     kinds += [
@@ -227,8 +227,9 @@ def test_bins_over_everything_a_type_can_hold():
         Type("decimal", precision=38, scale=10),
     ]
     for kind in kinds:
-        codec = Codec(Column("x", kind), bins_at(kind, coarse_points(kind, Learn())))
-        assert _in_duckdb(codec, [None]) == [codec.domain.cells], str(kind)
+        for points in (known_points(kind, Learn()), far_points(kind, Learn())):
+            codec = Codec(Column("x", kind), bins_at(kind, points))
+            assert _in_duckdb(codec, [None]) == [codec.domain.cells], str(kind)
 
 
 # -- decoding ----------------------------------------------------------------------------------------------------------

@@ -15,14 +15,12 @@ from dpweave.schema.domain import Bins, Learn, bins_at, to_axis
 from dpweave.schema.model import Column, Type
 from dpweave.tables.domains import (
     categories_from,
-    coarse_points,
     degree_groups,
     degree_histogram,
-    learn_bins,
     owned_rows,
     public_bins,
-    refine,
 )
+from dpweave.tables.ranges import Look, body, far_points, known_points, learn_bins
 from dpweave.window import NoisyMarginal
 
 CELLS = len(ANY_DEGREE) - 1
@@ -89,15 +87,20 @@ def test_smooth_columns_have_no_spots_where_noise_hides_them() -> None:
     assert weight == pytest.approx(20_000, rel=0.02)
 
 
-def test_noise_far_away_does_not_stretch_the_grid() -> None:
-    """Three standard deviations anywhere stretched it in one column of seven."""
+def test_noise_far_away_does_not_stretch_the_range() -> None:
+    """Three standard deviations anywhere would stretch it in one column of fifty."""
     kind, rng = Type("integer"), np.random.default_rng(7)
-    values = np.repeat(CODES, ROWS)
-    coarse = bins_at(kind, coarse_points(kind, Learn()))
-    measure = counter(kind, values, 50.0, rng)
-    ends = [refine(kind, coarse, measure(coarse, 1.0)).edges for _ in range(500)]
-    assert sum(e[-1] > 1024 or e[0] < -16 for e in ends) <= 15
-    assert sum(e[0] > 1 for e in ends) < 50  # the 222 rows at 1 are more than four standard deviations
+    points = tuple(far_points(kind, Learn()))
+    measure = counter(kind, np.repeat(CODES, ROWS), 100.0, rng)
+    ends = []
+    for _ in range(500):
+        seen = measure(bins_at(kind, points), 1.0)
+        found = body(Look(points, seen.counts.astype(float), seen.sigma))
+        assert found
+        ends.append((points[found[0]], points[found[1] + 1]))
+    assert sum(high > 4096 or low < -256 for low, high in ends) <= 3
+    assert sum(high > 256 for _, high in ends) < 25
+    assert all(low <= 16 and high >= 256 for low, high in ends)
 
 
 def test_a_declared_range_costs_one_histogram() -> None:
@@ -120,10 +123,14 @@ def test_no_rows_give_a_domain_all_the_same() -> None:
         assert bins.cells >= 1
 
 
-def test_coarse_points_rise_and_cover_what_is_declared() -> None:
-    points = coarse_points(Type("integer"), Learn(low=10))
+@pytest.mark.parametrize("of", [known_points, far_points])
+def test_points_rise_and_cover_what_is_declared(of) -> None:
+    points = of(Type("integer"), Learn(low=10))
     assert points[0] == 10
-    assert points == sorted(set(points))
+    for bits, signed, ends in [(8, True, (-128, 128)), (8, False, (0, 256)), (16, True, (-(2**15), 2**15))]:
+        points = of(Type("integer", bits=bits, signed=signed), Learn())
+        assert points == sorted(set(points))
+        assert (points[0], points[-1]) == ends  # all that the type can hold
 
 
 def test_categories_come_commonest_first() -> None:

@@ -56,6 +56,8 @@ class Bins:
     """Floats drawn inside a bin are whole multiples of this (0.01 for prices)."""
     spots: tuple[tuple[Scalar, Scalar, float], ...] = ()
     """Where values lie inside bins: intervals ``[from, to)`` with weights. A bin without any is filled evenly."""
+    learned: str | None = None
+    """How well a learned range was learned: ``well``, ``coarse`` or ``not`` (:mod:`dpweave.tables.ranges`); None if it was declared."""
 
     def __post_init__(self) -> None:
         if len(self.edges) < 2:
@@ -66,6 +68,8 @@ class Bins:
             raise PlanError("the edges of bins must be finite")
         if self.step is not None and not self.step > 0:
             raise PlanError(f"the step of bins must be positive, not {self.step}")
+        if self.learned not in (None, "well", "coarse", "not"):
+            raise PlanError(f"bins are learned 'well', 'coarse' or 'not', and never {self.learned!r}")
         for start, end, weight in self.spots:
             home = bisect_right(self.edges, start) - 1
             if home < 0 or home == self.cells or not start < end <= self.edges[home + 1]:  # type: ignore[operator]
