@@ -18,6 +18,7 @@ from dpweave.relations import (
     counted_keys,
     degree_codecs,
     is_dictated,
+    is_single,
     presence_codecs,
     relations,
     repeating_key,
@@ -102,6 +103,23 @@ class Fabric:
         )
         return degrees_of(codes, groups, np.array(fine), counts, rng)
 
+    def agreeing(self, table: str, key: str, degrees: IntArray, rng: np.random.Generator) -> IntArray:
+        """Scale degrees so that bounds leave as many rows of ``table`` per owner as were counted.
+
+        Degrees come from a table model and from buckets, each with noise of its own, and larger ones than stand out of it are not seen. Of rows that
+        may lack an owner, the number that have one is known less well, so that degrees are never lowered to it.
+        """
+        bound, most = self.plan.promise.bounds[table, key], int(self._degree_groups(table, key)[-1]) - 1
+        if is_single(self.plan, table, key):
+            return degrees
+        owners = max(self.sizes[self.plan.database[table].key[key].target], 1.0)
+        wanted = self.sizes[table] * self.share(table, key) * len(degrees) / owners
+        kept = int(np.minimum(degrees, bound).sum())
+        if presence(key) in presence_codecs(self.plan, table):
+            wanted = max(wanted, kept)
+        total = wanted * (degrees.sum() / kept if kept else 1.0)
+        return match_total(degrees, min(round(total), most * len(degrees)), cap=most, rng=rng)
+
     def only_total(self, table: str, key: str) -> int | None:
         """The largest degree where nothing is known of degrees but their sum, else None."""
         groups = self._degree_groups(table, key)
@@ -126,7 +144,8 @@ class Fabric:
                 continue
             rng = np.random.default_rng(0)
             codes = self.tables[target].sample(_PILOT, rng)[degree(name, owning)]
-            owned = rows[target] * float(self.degrees_by_code(name, owning, codes, rng).mean())
+            drawn = self.agreeing(name, owning, self.degrees_by_code(name, owning, codes, rng), rng)
+            owned = rows[target] * float(drawn.mean())
             rows[name] = min(owned, MOST_UNSEEN * max(rows[name], 1.0)) + rows[name] * (1 - self.share(name, owning))
         return rows
 
@@ -279,11 +298,13 @@ class Weaver:
         rng = cloth.rng("degree", name, key, common=common)
         others = {c: values for c, values in cloth.codes[target].items() if c != degree(name, key)}
         degrees = deal(self._fabric.degrees_by_code(name, key, codes, rng), codes, others, rng)
-        most = self._fabric.only_total(name, key)
-        if most is not None and len(degrees):
-            total = min(cloth.part_of(target).share(self._fabric.sizes[name] * self._scale), len(degrees) * most)
-            degrees = match_total(degrees, total, cap=most, rng=cloth.rng("total", name, key, common=common))
-        return degrees
+        most, rng = self._fabric.only_total(name, key), cloth.rng("total", name, key, common=common)
+        if most is None:
+            return self._fabric.agreeing(name, key, degrees, rng)
+        if not len(degrees):
+            return degrees
+        total = min(cloth.part_of(target).share(self._fabric.sizes[name] * self._scale), len(degrees) * most)
+        return match_total(degrees, total, cap=most, rng=rng)
 
     # -- wiring ----------------------------------------------------------------------------------------------------
 
