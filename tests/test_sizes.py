@@ -16,6 +16,7 @@ USERS = 1000
 BOUNDS = {"plays": 800, "visits": 100, "badges": 20, "lines": 5}
 OWNERS = {"plays": "users", "visits": "users", "badges": "users", "lines": "visits"}
 SEEDS = range(6)
+pytestmark = pytest.mark.slow
 
 
 @cache
@@ -85,12 +86,13 @@ def test_no_table_loses_its_rows_to_what_noise_hides_of_degrees(epsilon):
 
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])
 def test_degrees_add_up_to_sizes(epsilon):
-    """Of each owner's rows bounds leave as many as the sizes say, in every copy."""
+    """Of each owner's rows bounds leave as many as the sizes say, in every copy, up to the error of degrees where sizes are known by them."""
     for seed in SEEDS:
         model = fitted(epsilon, seed)
         db = model.sample(seed=seed)
         for table, bound in BOUNDS.items():
             _, degrees = np.unique(db[table]["owner"].to_numpy(), return_counts=True)
-            each = model.sizes[table] / model.sizes[OWNERS[table]]
-            expected = min(each, bound) * db[OWNERS[table]].num_rows
-            assert np.minimum(degrees, bound).sum() == pytest.approx(expected, rel=0.05, abs=5)
+            times = db[OWNERS[table]].num_rows / model.sizes[OWNERS[table]]
+            expected = min(model.sizes[table] * times, bound * db[OWNERS[table]].num_rows)
+            room = model.fabric.loose[table] * times + 0.05 * expected + 5
+            assert abs(np.minimum(degrees, bound).sum() - expected) <= room

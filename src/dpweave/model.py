@@ -257,6 +257,7 @@ def _entries(model: Model) -> dict[str, bytes]:
     manifest = {
         "format": FORMAT,
         "sizes": dict(model.sizes),
+        "loose": dict(model.fabric.loose),
         "tables": {t: {"mechanism": model.mechanisms[t], "state": state} for t, (state, _) in states.items()},
         "public": list(model.public),
         "links": links,
@@ -291,6 +292,7 @@ def _from_entries(manifest: dict[str, Any], entries: dict[str, bytes]) -> Model:
         public={t: _table(entries[f"public/{i}.arrow"]) for i, t in enumerate(manifest["public"])},
         degrees=degree_counts(plan, release),
         repetitions=repetitions(plan, release),
+        loose=manifest.get("loose", {}),
         popularity={(t, k): arrays[f"popularity/{t}/{k}"] for t, k in manifest.get("popularity", ())},
     )
     return Model(

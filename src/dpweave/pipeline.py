@@ -138,7 +138,13 @@ def fit(
         plan = _learn_domains(curator, plan, allocation, known, degrees, public, report)
         tables, mechanisms, longer = _fit_tables(curator, plan, allocation, sizes, models, report)
         fabric = Fabric(
-            plan, sizes, tables, public, degree_counts(plan, curator.release), repetitions(plan, curator.release)
+            plan,
+            sizes,
+            tables,
+            public,
+            degree_counts(plan, curator.release),
+            repetitions(plan, curator.release),
+            {name: rows.loose for name, rows in known.items()},
         )
         fabric, left = _learn_popularity(curator, fabric, allocation, report)
         found, fits = _learn_links(curator, fabric, left, longer, report)

@@ -62,6 +62,8 @@ class Fabric:
     """For owning keys, as (table, key): buckets of degrees and their noisy counts over the owners."""
     repetitions: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """For junctions whose pairs may repeat: the share of linked rows that do, and its standard error."""
+    loose: Mapping[str, float] = field(default_factory=dict)
+    """By how many rows degrees that are drawn may differ from a table's size (:class:`dpweave.tables.owned.Rows`)."""
     popularity: Mapping[tuple[str, str], FloatArray] = field(default_factory=dict)
     """For keys to public tables, as (table, key), whose targets were counted one by one: how often each is led to, mean 1."""
 
@@ -104,7 +106,7 @@ class Fabric:
         return degrees_of(codes, groups, np.array(fine), counts, rng)
 
     def agreeing(self, table: str, key: str, degrees: IntArray, rng: np.random.Generator) -> IntArray:
-        """Scale degrees so that bounds leave as many rows of ``table`` per owner as were counted.
+        """Scale degrees so that bounds leave about as many rows of ``table`` per owner as were counted.
 
         Degrees come from a table model and from buckets, each with noise of its own, and larger ones than stand out of it are not seen. Of rows that
         may lack an owner, the number that have one is known less well, so that degrees are never lowered to it.
@@ -112,9 +114,10 @@ class Fabric:
         bound, most = self.plan.promise.bounds[table, key], int(self._degree_groups(table, key)[-1]) - 1
         if is_single(self.plan, table, key):
             return degrees
-        owners = max(self.sizes[self.plan.database[table].key[key].target], 1.0)
-        wanted = self.sizes[table] * self.share(table, key) * len(degrees) / owners
+        times = len(degrees) / max(self.sizes[self.plan.database[table].key[key].target], 1.0)
         kept = int(np.minimum(degrees, bound).sum())
+        wanted, room = (x * times for x in (self.sizes[table] * self.share(table, key), self.loose.get(table, 0.0)))
+        wanted = min(max(kept, wanted - room), wanted + room)
         if presence(key) in presence_codecs(self.plan, table):
             wanted = max(wanted, kept)
         total = wanted * (degrees.sum() / kept if kept else 1.0)

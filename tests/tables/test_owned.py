@@ -121,8 +121,8 @@ def test_rows_in_a_tail_that_noise_hides_are_not_lost(law: str, sigma: float) ->
     found = combinations(np.minimum(degrees, 400), bound=400, sigma=sigma, sizes=sigma / 2, times=300)
     for direct, rows, _ in found:
         assert abs(rows.rows - direct.rows) <= BAND * direct.sigma * (1 + 1e-9)
-    # No worse than the direct count by itself, up to what a wrong guess within its band costs.
-    assert rms([rows.rows - true for _, rows, true in found]) < 1.3 * rms([d.rows - true for d, _, true in found])
+    # An empty tail is believed until counts contradict it, which costs no more than that within the band of the direct count.
+    assert rms([rows.rows - true for _, rows, true in found]) < 2 * rms([d.rows - true for d, _, true in found])
 
 
 def test_nothing_but_noise_in_degrees_leaves_the_direct_count() -> None:

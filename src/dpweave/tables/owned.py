@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -37,10 +37,11 @@ deviation at 2.5; at 2 a tenth, at 3 a fiftieth. So anything from 2 to 4 does.
 
 @dataclass(frozen=True)
 class Rows:
-    """A number of rows and its standard error."""
+    """A number of rows and its standard error. ``loose`` is how far degrees that are drawn may differ from it: where it is known by them, as far as they tell it."""
 
     rows: float
     sigma: float
+    loose: float = 0.0
 
     @property
     def used(self) -> float:
@@ -58,7 +59,7 @@ def combined(direct: Rows, owners: Rows, marginal: NoisyMarginal, edges: tuple[i
 
     .. math:: \frac{n^2 (b - m) / 2}{2 \pi \sigma_T \sqrt{s^2 + v}} \exp\Bigl(-\frac{\chi^2_0 - \chi^2_1}{2}\Bigr)
 
-    of the residuals of either. Taking unclear buckets for empty without that loses most of a table whose rows are in its tail. The mean of both stays
+    of the residuals of either, times :math:`e^{z^2/2}` for a ``BAND`` of z: an empty tail is given up where counts contradict it as clearly as that. Taking unclear buckets for empty without that loses most of a table whose rows are in its tail. The mean of both stays
     within ``BAND`` standard deviations of the direct count.
     """
     end = _end(marginal)
@@ -75,30 +76,30 @@ def combined(direct: Rows, owners: Rows, marginal: NoisyMarginal, edges: tuple[i
     wide = most**2 * (bound - least) / (4 * math.pi * unseen.sigma * spread)
     narrow = most * float(np.linalg.norm(rays[1])) / math.sqrt(2 * math.pi)
     gain = float(point @ point - (point - nearest) @ (point - nearest)) / 2
-    empty = 1 / (1 + math.exp(min(gain - math.log(max(wide, narrow, 1.0)), 700.0)))
+    empty = 1 / (1 + math.exp(min(gain - BAND**2 / 2 - math.log(max(wide, narrow, 1.0)), 700.0)))
     share = direct.sigma**2 / spread**2
     without, within = (direct.rows - (left - t) * share for t in (0.0, float(nearest[1]) * spread))
     rows = empty * without + (1 - empty) * within
     # Nothing but the direct count tells how many rows a tail has; and one that is taken for empty may hold what would fit best.
-    either = math.hypot(math.sqrt(empty) * direct.sigma * below.sigma / spread, math.sqrt(1 - empty) * direct.sigma)
-    error, room = math.hypot(either, within - without), BAND * direct.sigma
-    return Rows(min(max(rows, direct.rows - room), direct.rows + room), min(error, direct.sigma))
+    told, room = direct.sigma * below.sigma / spread, BAND * direct.sigma
+    error = math.hypot(math.sqrt(empty) * told, math.sqrt(1 - empty) * direct.sigma, within - without)
+    return Rows(min(max(rows, direct.rows - room), direct.rows + room), min(error, direct.sigma), empty * told)
 
 
 def within_owners(child: Rows, owners: Rows, *, bound: int) -> tuple[Rows, Rows]:
     """Nearest numbers of rows, by their errors, of which owners have at most ``bound`` each: noisy ones may say more.
 
     >>> within_owners(Rows(50.0, 10.0), Rows(0.0, 5.0), bound=2)
-    (Rows(rows=25.0, sigma=10.0), Rows(rows=12.5, sigma=5.0))
+    (Rows(rows=25.0, sigma=10.0, loose=0.0), Rows(rows=12.5, sigma=5.0, loose=0.0))
     >>> within_owners(Rows(50.0, 10.0), Rows(30.0, 5.0), bound=2)
-    (Rows(rows=50.0, sigma=10.0), Rows(rows=30.0, sigma=5.0))
+    (Rows(rows=50.0, sigma=10.0, loose=0.0), Rows(rows=30.0, sigma=5.0, loose=0.0))
     """
     excess, variance = child.rows - bound * owners.rows, child.sigma**2 + (bound * owners.sigma) ** 2
     if excess <= 0 or child.rows <= 0 or variance == 0:
         return child, owners
     return (
-        Rows(child.rows - excess * child.sigma**2 / variance, child.sigma),
-        Rows(owners.rows + excess * bound * owners.sigma**2 / variance, owners.sigma),
+        replace(child, rows=child.rows - excess * child.sigma**2 / variance),
+        replace(owners, rows=owners.rows + excess * bound * owners.sigma**2 / variance),
     )
 
 
