@@ -62,7 +62,7 @@ from dpweave.tables.aim import MAX_TRIPLES
 from dpweave.tables.base import Structure, table_model
 from dpweave.tables.centred import centred, composition
 from dpweave.tables.domains import categories_from, learn_bins, public_domain
-from dpweave.tables.owned import Rows, combined, degree_groups, within_owners
+from dpweave.tables.owned import Rows, combined, degree_groups, modest, within_owners
 from dpweave.tables.woven import seen_through_links
 from dpweave.weaving import Fabric, Weaver
 from dpweave.worth import codes
@@ -251,6 +251,10 @@ def _known_sizes(plan: Plan, release: Release, degrees: Mapping[Task, NoisyMargi
     for name, key in reversed(keys.items()):
         bound = plan.promise.bounds[name, key.name]
         out[name], out[key.target] = within_owners(out[name], out[key.target], bound=bound)
+    for name in (n for n in out if n in plan.promise.owning):
+        own = plan.promise.owning[name]
+        owners = out[plan.database[name].key[own].target]
+        out[name] = modest(out[name], owners, bound=plan.promise.bounds[name, own])
     return out
 
 
