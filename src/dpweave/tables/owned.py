@@ -83,7 +83,9 @@ def combined(direct: Rows, owners: Rows, marginal: NoisyMarginal, edges: tuple[i
     # Nothing but the direct count tells how many rows a tail has; and one that is taken for empty may hold what would fit best.
     told, room = direct.sigma * below.sigma / spread, BAND * direct.sigma
     error = math.hypot(math.sqrt(empty) * told, math.sqrt(1 - empty) * direct.sigma, within - without)
-    return Rows(min(max(rows, direct.rows - room), direct.rows + room), min(error, direct.sigma), empty * told)
+    rows = min(max(rows, direct.rows - room), direct.rows + room)
+    loose = empty * BAND * math.hypot(told, rows * owners.sigma / most)  # rows of each owner, by both their numbers
+    return Rows(rows, min(error, direct.sigma), loose)
 
 
 def within_owners(child: Rows, owners: Rows, *, bound: int) -> tuple[Rows, Rows]:
