@@ -37,7 +37,7 @@ from dpweave.links.wiring import wire
 from dpweave.links.workload import answers_from_links, cross_workloads
 from dpweave.privacy.accounting import rho_of_epsilon
 from dpweave.tables.base import Structure, table_model
-from dpweave.tables.domains import degree_groups, degree_histogram
+from dpweave.tables.owned import degree_groups, degree_histogram
 from dpweave.window import Units
 from tests.windows import ArrayWindow
 
@@ -351,7 +351,7 @@ def census(seeds: int) -> None:
             window = ArrayWindow({"#": bucketed(degrees, edges)}, {"#": len(edges) - 1}, seed=seed)
             (noisy,) = window.measure([("#",)], rho=rho / 40)
             groups = degree_groups(noisy, edges, bound=8, noise=1.0, values=8)
-            fine, counts = degree_histogram(noisy, edges, groups)
+            fine, counts = degree_histogram(noisy, edges, groups, bound=8)
             rng = np.random.default_rng(seed)
             shares = np.add.reduceat(counts, np.searchsorted(fine[:-1], groups[:-1]))
             codes = np.repeat(np.arange(len(shares)), whole(len(degrees) * shares / shares.sum(), len(degrees), rng))

@@ -15,7 +15,7 @@ from dpweave.links.degrees import bucketed, degrees_of
 from dpweave.links.tilt import deal
 from dpweave.relations import ANY_DEGREE
 from dpweave.tables.base import Structure, table_model
-from dpweave.tables.domains import degree_groups, degree_histogram
+from dpweave.tables.owned import degree_groups, degree_histogram
 from dpweave.tables.woven import seen_through_links
 from tests.windows import ArrayWindow
 
@@ -44,7 +44,7 @@ def synthetic_users(
     (noisy,) = counting.measure([(DEGREE,)], rho=rho * COUNTED)
     noise = math.sqrt(len(codes) / (2 * rho * (1 - COUNTED)))
     groups = degree_groups(noisy, edges, bound=bound, noise=noise, values=max(shape[c] for c in codes))
-    fine, counts = degree_histogram(noisy, edges, groups)
+    fine, counts = degree_histogram(noisy, edges, groups, bound=bound)
     rows = max(int(noisy.counts.sum()), 1)
 
     seen = seen_through_links(list(codes), DEGREE, others=len(others), k=3)

@@ -292,10 +292,10 @@ def _code(bounded: Bounded, promise: Promise, table: str, ident: int, column: st
         assert value is not None
         return value
     child, key = counted
-    rows = (
-        bounded.raw[child] if promise.owning.get(child) == key and child not in promise.public else bounded.rows[child]
-    )
-    return min(sum(r[key] == ident for r in rows.values()), CAP)
+    if promise.owning.get(child) == key and child not in promise.public:
+        return min(sum(r[key] == ident for r in bounded.raw[child].values()), CAP)
+    counted_rows = (r for i, r in bounded.rows[child].items() if (child, i) not in bounded.blank)
+    return min(sum(r[key] == ident for r in counted_rows), CAP)
 
 
 def _repeats(bounded: Bounded, promise: Promise, table: str, ident: int, key: str) -> bool:

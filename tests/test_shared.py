@@ -75,9 +75,15 @@ def test_a_draft_says_so_in_the_plan_and_on_the_screen(shop, tmp_path):
     for said in (text, screen):
         plain = " ".join(said.replace("#", " ").split())
         assert "Rows of orders belong to a row of customers, which owns them" in plain
-        assert "a row of employees is hidden with all that these rows say" in plain
+        assert "a row of employees is hidden with all that is counted of these rows" in plain
         assert "Linking would hide only" in plain
         assert "epsilon counts up to 2 times" in plain
+
+
+def test_under_record_a_draft_does_not_promise_what_shared_keys_do(shop, tmp_path):
+    plan, text = draft_text(shop, protect=("customers", "employees"), neighbours="record")
+    for said in (text, after_draft(plan, tmp_path / "plan.toml")):
+        assert "is hidden with all" not in " ".join(said.replace("#", " ").split())
 
 
 def test_what_cannot_be_shared_is_refused(plan):
@@ -118,6 +124,15 @@ def test_a_copy_keeps_what_shared_rows_say(plan, shop):
     assert np.mean(agree) > 0.75  # 0.95 in truth, 0.5 by chance
 
 
+def test_rows_beyond_the_bound_are_not_lost_from_a_copy(plan, shop):
+    """They count for nothing, but their owners' degrees tell that they are there."""
+    keys = tuple(replace(k, max_degree=5) for k in plan.table["orders"].keys)
+    tables = tuple(replace(t, keys=keys) if t.name == "orders" else t for t in _declared(plan).tables)
+    model = dw.fit(shop, replace(plan, tables=tables), epsilon=30.0, delta=1e-6, insecure_seed=3)
+    assert 250 < model.sizes["orders"] < 350  # 60 employees with 5 orders each
+    assert 1200 < model.sample(seed=1)["orders"].num_rows < 1800
+
+
 def test_under_record_a_shared_key_links(plan, shop):
     """A changed row takes its relationships with it there, so nothing is blanked."""
     recorded = replace(_declared(plan), neighbours="record", on_excess="truncate")
@@ -132,7 +147,10 @@ def test_the_certificate_adds_up_for_who_is_in_both_tables(plan, shop):
     assert epsilon == pytest.approx(sum(g.epsilon for g in certificate.tables))
     assert delta > 2e-6
     assert any("a row in each of customers, employees" in c for c in certificate.caveats)
-    assert "count only while the row of employees that shares them by employee is there" in certificate.statement
+    assert (
+        "only while the row of employees that shares them by employee is there, and at most 50 for each"
+        in certificate.statement
+    )
     assert any("a row in each of customers, employees" in w for w in plan.explain(epsilon=1, delta=1e-6).warnings)
 
 

@@ -90,7 +90,8 @@ def statement(promise: Promise) -> str:
         return text
     kept = "".join(f" Links by {t}.{k} that leave their unit are not counted." for t, k in sorted(promise.within))
     kept += "".join(
-        f" Rows of {t} count only while the row of {promise.database[t].key[k].target} that shares them by {k} is there."
+        f" Rows of {t} are counted only while the row of {promise.database[t].key[k].target} that shares them by {k} is there, and "
+        f"at most {promise.bounds[t, k]:,} for each."
         for t, k in sorted(promise.shared)
     )
     return (

@@ -168,7 +168,8 @@ def _price(plan: Plan, explanation: Explanation) -> tuple[str, ...]:
 
 def _key(plan: Plan, table: str, key: KeyPlan) -> tuple[str, ...]:
     target = key.key.target
-    match key.role:
+    role = "linking" if plan.neighbours == "record" and key.role == "shared" else key.role
+    match role:
         case "owning":
             return (
                 f"Rows of {table} belong to the row of {target} they lead to; per row of {target} at most max_degree are "
@@ -192,10 +193,11 @@ def _key(plan: Plan, table: str, key: KeyPlan) -> tuple[str, ...]:
 
 def said_of_second_owner(plan: Plan, table: str, key: KeyPlan) -> str:
     """Say what a shared key hides, and what the other roles would."""
-    target, owner = key.key.target, plan.database[table].key[plan.promise.owning[table]].target
+    target, owning = key.key.target, plan.promise.owning.get(table)
+    owner = plan.database[table].key[owning].target if owning else "nobody else"
     return (
         f"Rows of {table} belong to a row of {owner}, which owns them, and to a row of {target}, which shares them. Shared: a row "
-        f"of {target} is hidden with all that these rows say; rows beyond max_degree per row of {target} are not counted at all, "
-        f"so set it to about the most that one has. Linking would hide only which row of {target} they lead to: what they say "
+        f"of {target} is hidden with all that is counted of these rows; rows beyond max_degree per row of {target} are not counted at "
+        f"all, so set it to about the most that one has. Linking would hide only which row of {target} they lead to: what they say "
         f"stays. Owning would make {target} the owner, and {owner} the one that shares or links."
     )

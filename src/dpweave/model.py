@@ -25,7 +25,7 @@ from dpweave.relations import counted_keys, fine_degrees, presence_codecs, relat
 from dpweave.schema.domain import Attribute, View, degree, presence, repetition
 from dpweave.sinks.staging import staged
 from dpweave.tables.base import restore
-from dpweave.tables.domains import degree_histogram
+from dpweave.tables.owned import degree_histogram
 from dpweave.weaving import Fabric, Weaver
 from dpweave.window import Bag, NoisyBag, NoisyMarginal
 
@@ -179,7 +179,8 @@ def degree_counts(plan: Plan, release: Release) -> dict[tuple[str, str], tuple[t
             for marginal in release.find(Task("domains", table, degree(child, key)).name):
                 groups = plan.table[child].key[key].degree_edges
                 if groups is not None:
-                    found[child, key] = degree_histogram(marginal, fine_degrees(plan, child, key), groups)
+                    edges, bound = fine_degrees(plan, child, key), plan.promise.bounds[child, key]
+                    found[child, key] = degree_histogram(marginal, edges, groups, bound=bound)
     return found
 
 
@@ -256,6 +257,7 @@ def _entries(model: Model) -> dict[str, bytes]:
     manifest = {
         "format": FORMAT,
         "sizes": dict(model.sizes),
+        "loose": dict(model.fabric.loose),
         "tables": {t: {"mechanism": model.mechanisms[t], "state": state} for t, (state, _) in states.items()},
         "public": list(model.public),
         "links": links,
@@ -290,6 +292,7 @@ def _from_entries(manifest: dict[str, Any], entries: dict[str, bytes]) -> Model:
         public={t: _table(entries[f"public/{i}.arrow"]) for i, t in enumerate(manifest["public"])},
         degrees=degree_counts(plan, release),
         repetitions=repetitions(plan, release),
+        loose=manifest.get("loose", {}),
         popularity={(t, k): arrays[f"popularity/{t}/{k}"] for t, k in manifest.get("popularity", ())},
     )
     return Model(

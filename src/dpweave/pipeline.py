@@ -52,6 +52,7 @@ from dpweave.relations import (
     relations,
     repetition_codec,
     repetition_view,
+    weaving_order,
 )
 from dpweave.running import begin
 from dpweave.schema.codec import Codec
@@ -60,7 +61,8 @@ from dpweave.sources import open_source
 from dpweave.tables.aim import MAX_TRIPLES
 from dpweave.tables.base import Structure, table_model
 from dpweave.tables.centred import centred, composition
-from dpweave.tables.domains import categories_from, degree_groups, owned_rows, public_domain
+from dpweave.tables.domains import categories_from, public_domain
+from dpweave.tables.owned import Rows, combined, degree_groups, modest, within_owners
 from dpweave.tables.ranges import learn_bins, remarks
 from dpweave.tables.woven import seen_through_links
 from dpweave.weaving import Fabric, Weaver
@@ -130,13 +132,20 @@ def fit(
         for name in plan.public:
             with report.step(f"read public table {name}"):
                 public[name] = opened.whole(name)
-        sizes = _measure_sizes(curator, plan, allocation, report)
+        _measure_sizes(curator, plan, allocation, report)
         degrees = _count_degrees(curator, plan, allocation, report)
-        sizes = _by_degrees(plan, sizes, curator.release, degrees)
-        plan = _learn_domains(curator, plan, allocation, sizes, degrees, public, report)
+        known = _known_sizes(plan, curator.release, degrees)
+        sizes = {name: rows.used for name, rows in known.items()}
+        plan = _learn_domains(curator, plan, allocation, known, degrees, public, report)
         tables, mechanisms, longer = _fit_tables(curator, plan, allocation, sizes, models, report)
         fabric = Fabric(
-            plan, sizes, tables, public, degree_counts(plan, curator.release), repetitions(plan, curator.release)
+            plan,
+            sizes,
+            tables,
+            public,
+            degree_counts(plan, curator.release),
+            repetitions(plan, curator.release),
+            {name: rows.loose for name, rows in known.items()},
         )
         fabric, left = _learn_popularity(curator, fabric, allocation, report)
         found, fits = _learn_links(curator, fabric, left, longer, report)
@@ -183,12 +192,13 @@ def _learn_domains(
     curator: Curator,
     plan: Plan,
     allocation: Allocation,
-    sizes: Mapping[str, float],
+    known: Mapping[str, Rows],
     degrees: Mapping[Task, NoisyMarginal],
     public: dict[str, pa.Table],
     report: Progress,
 ) -> Plan:
     """Fill in every domain that the plan wants learned, and tell the Curator how columns are coded."""
+    sizes = {name: rows.used for name, rows in known.items()}
     for table in plan.tables:
         for column in table.columns:
             domain = column.domain
@@ -206,7 +216,7 @@ def _learn_domains(
                 plan = plan.replace_domain(table.name, column.name, domain)
             curator.set_codec(table.name, column.name, Codec(column.column, domain))
     for name in plan.promise.private:
-        plan = _group_degrees(curator, plan, allocation, name, degrees)
+        plan = _group_degrees(curator, plan, allocation, name, degrees, known)
         for column_name, codec in derived_codecs(plan, name).items():
             curator.set_codec(name, column_name, codec)
     return plan
@@ -226,26 +236,37 @@ def _count_degrees(curator: Curator, plan: Plan, allocation: Allocation, report:
     return found
 
 
-def _by_degrees(
-    plan: Plan, sizes: Mapping[str, float], release: Release, degrees: Mapping[Task, NoisyMarginal]
-) -> dict[str, float]:
-    """Numbers of rows that bounds leave, those of owned tables by the degrees of their owners too: one unit moves these by little, whatever the bound."""
-    out = dict(sizes)
-    for task, counts in degrees.items():
-        counted = parse_degree(task.item)
-        assert counted is not None
-        child, key = counted
-        bound = plan.promise.bounds[child, key]
-        rows, variance = owned_rows(counts, fine_degrees(plan, child, key), bound=bound)
-        plain = sum(m.sigma**2 for m in release.find(Task("sizes", child).name))
-        # Rows without owner are nobody's degree.
-        if plain > 0 and plan.promise.owning.get(child) == key and is_centred(plan, child):
-            out[child] = (sizes[child] / plain + rows / variance) / (1 / plain + 1 / variance)
+def _known_sizes(plan: Plan, release: Release, degrees: Mapping[Task, NoisyMarginal]) -> dict[str, Rows]:
+    """How many rows of each private table bounds leave, by all counts of it: one unit moves degrees of owners by little, whatever the bound."""
+    out: dict[str, Rows] = {}
+    for name in weaving_order(plan):
+        (direct,) = release.find(Task("sizes", name).name)
+        out[name] = Rows(float(direct.counts), direct.sigma)
+    # Rows without owner are nobody's degree, and blank rows are counted by degrees alone.
+    owned = [name for name in out if is_centred(plan, name) and not plan.promise.may_blank(name)]
+    keys = {name: plan.database[name].key[plan.promise.owning[name]] for name in owned}
+    for name, key in keys.items():
+        task = Task("domains", key.target, degree(name, key.name))
+        if task in degrees and out[name].sigma > 0:
+            edges, bound = fine_degrees(plan, name, key.name), plan.promise.bounds[name, key.name]
+            out[name] = combined(out[name], out[key.target], degrees[task], edges, bound=bound)
+    for name, key in reversed(keys.items()):
+        bound = plan.promise.bounds[name, key.name]
+        out[name], out[key.target] = within_owners(out[name], out[key.target], bound=bound)
+    for name in (n for n in out if n in plan.promise.owning):
+        own = plan.promise.owning[name]
+        owners = out[plan.database[name].key[own].target]
+        out[name] = modest(out[name], owners, bound=plan.promise.bounds[name, own])
     return out
 
 
 def _group_degrees(
-    curator: Curator, plan: Plan, allocation: Allocation, name: str, degrees: Mapping[Task, NoisyMarginal]
+    curator: Curator,
+    plan: Plan,
+    allocation: Allocation,
+    name: str,
+    degrees: Mapping[Task, NoisyMarginal],
+    known: Mapping[str, Rows],
 ) -> Plan:
     """Group degrees so that the owner's table model can tell them apart."""
     spent_on_table = allocation.tasks[Task("tables", name)] if counted_keys(plan, name) else 0.0
@@ -262,6 +283,7 @@ def _group_degrees(
                 bound=plan.promise.bounds[child, key],
                 noise=noise,
                 values=max(others, default=1),
+                rows=known[child].used,
             )
             plan = plan.replace_degree_edges(child, key, groups)
     return plan
@@ -289,9 +311,8 @@ def _learn_domain(
     return learn_bins(column.type, learn, measure, rho=rho)
 
 
-def _measure_sizes(curator: Curator, plan: Plan, allocation: Allocation, report: Progress) -> dict[str, float]:
-    """Noisy numbers of rows, and of rows that repeat a pair."""
-    sizes = {}
+def _measure_sizes(curator: Curator, plan: Plan, allocation: Allocation, report: Progress) -> None:
+    """Measure numbers of rows, and of rows that repeat a pair."""
     with report.step("measure sizes"):
         for task, rho in allocation.tasks.items():
             if key := parse_repetition(task.item):
@@ -299,9 +320,7 @@ def _measure_sizes(curator: Curator, plan: Plan, allocation: Allocation, report:
                 view = repetition_view(plan, task.table, key)
                 curator.measure(view, [(task.item,)], what=task.name, rho=rho)
             elif task.group == "sizes":
-                (total,) = curator.measure(View.of_table(task.table, ()), [()], what=task.name, rho=rho)
-                sizes[task.table] = max(float(total.counts), 0.0)
-    return sizes
+                curator.measure(View.of_table(task.table, ()), [()], what=task.name, rho=rho)
 
 
 def _fit_tables(

@@ -62,7 +62,7 @@ def after_draft(plan: Plan, out: Path) -> str:
         f"Mind {t.name}.{k.key.name}: {said_of_second_owner(plan, t.name, k)}"
         for t in private
         for k in t.keys
-        if k.role == "shared"
+        if plan.promise.is_shared(t.name, k.key.name)
     ]
     if opaque:
         lines.append(f"Not modelled, because they look like identifiers or prose: {', '.join(opaque)}.")

@@ -18,6 +18,7 @@ from dpweave.relations import (
     counted_keys,
     degree_codecs,
     is_dictated,
+    is_single,
     presence_codecs,
     relations,
     repeating_key,
@@ -61,6 +62,8 @@ class Fabric:
     """For owning keys, as (table, key): buckets of degrees and their noisy counts over the owners."""
     repetitions: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """For junctions whose pairs may repeat: the share of linked rows that do, and its standard error."""
+    loose: Mapping[str, float] = field(default_factory=dict)
+    """By how many rows degrees that are drawn may differ from a table's size (:class:`dpweave.tables.owned.Rows`)."""
     popularity: Mapping[tuple[str, str], FloatArray] = field(default_factory=dict)
     """For keys to public tables, as (table, key), whose targets were counted one by one: how often each is led to, mean 1."""
 
@@ -102,6 +105,25 @@ class Fabric:
         )
         return degrees_of(codes, groups, np.array(fine), counts, rng)
 
+    def agreeing(self, table: str, key: str, degrees: IntArray, rng: np.random.Generator) -> IntArray:
+        """Scale degrees so that bounds leave about as many rows of ``table`` per owner as were counted.
+
+        Degrees come from a table model and from buckets, each with noise of its own, and larger ones than stand out of it are not seen. Of rows that
+        may lack an owner, the number that have one is known less well, so that degrees are never lowered to it. Of rows that may be blank
+        (Theorem 8) fewer are counted than owners have, so that their degrees stand.
+        """
+        bound, most = self.plan.promise.bounds[table, key], int(self._degree_groups(table, key)[-1]) - 1
+        if is_single(self.plan, table, key) or self.plan.promise.may_blank(table):
+            return degrees
+        times = len(degrees) / max(self.sizes[self.plan.database[table].key[key].target], 1.0)
+        kept = int(np.minimum(degrees, bound).sum())
+        wanted, room = (x * times for x in (self.sizes[table] * self.share(table, key), self.loose.get(table, 0.0)))
+        wanted = min(max(kept, wanted - room), wanted + room)
+        if presence(key) in presence_codecs(self.plan, table):
+            wanted = max(wanted, kept)
+        total = wanted * (degrees.sum() / kept if kept else 1.0)
+        return match_total(degrees, min(round(total), most * len(degrees)), cap=most, rng=rng)
+
     def only_total(self, table: str, key: str) -> int | None:
         """The largest degree where nothing is known of degrees but their sum, else None."""
         groups = self._degree_groups(table, key)
@@ -126,7 +148,8 @@ class Fabric:
                 continue
             rng = np.random.default_rng(0)
             codes = self.tables[target].sample(_PILOT, rng)[degree(name, owning)]
-            owned = rows[target] * float(self.degrees_by_code(name, owning, codes, rng).mean())
+            drawn = self.agreeing(name, owning, self.degrees_by_code(name, owning, codes, rng), rng)
+            owned = rows[target] * float(drawn.mean())
             rows[name] = min(owned, MOST_UNSEEN * max(rows[name], 1.0)) + rows[name] * (1 - self.share(name, owning))
         return rows
 
@@ -279,11 +302,13 @@ class Weaver:
         rng = cloth.rng("degree", name, key, common=common)
         others = {c: values for c, values in cloth.codes[target].items() if c != degree(name, key)}
         degrees = deal(self._fabric.degrees_by_code(name, key, codes, rng), codes, others, rng)
-        most = self._fabric.only_total(name, key)
-        if most is not None and len(degrees):
-            total = min(cloth.part_of(target).share(self._fabric.sizes[name] * self._scale), len(degrees) * most)
-            degrees = match_total(degrees, total, cap=most, rng=cloth.rng("total", name, key, common=common))
-        return degrees
+        most, rng = self._fabric.only_total(name, key), cloth.rng("total", name, key, common=common)
+        if most is None:
+            return self._fabric.agreeing(name, key, degrees, rng)
+        if not len(degrees):
+            return degrees
+        total = min(cloth.part_of(target).share(self._fabric.sizes[name] * self._scale), len(degrees) * most)
+        return match_total(degrees, total, cap=most, rng=rng)
 
     # -- wiring ----------------------------------------------------------------------------------------------------
 

@@ -8,8 +8,9 @@ import pytest
 from dpweave.links import drawing
 from dpweave.links.base import LinkProblem
 from dpweave.links.degrees import Degrees
-from dpweave.links.map import LinkFit
+from dpweave.links.map import LinkFit, fit_links
 from dpweave.links.workload import Workload
+from dpweave.window import NoisyMarginal
 
 COMMON, RARE = 3000, 3000
 LEAN = np.log(9.0)
@@ -72,3 +73,23 @@ def test_margins_are_those_of_the_fit_and_rows_that_bounds_hid_come_on_top():
     # By itself the fit has 0.367 of kind 0 in the view and 0.5 of all.
     times = (0.3 / 0.7) / (0.3667 / 0.6333)
     assert shares[1] == pytest.approx(times / (1 + times), abs=0.01)
+
+
+def test_a_right_column_that_was_counted_and_not_heard_is_left_out_of_margins():
+    """Its counts were mere noise, so that right rows are not told apart by it where there are too many types of them."""
+    rng, rows = np.random.default_rng(0), 1500
+    left = {"a": np.arange(rows) % 2, "own": np.arange(rows)}
+    right = {"b": np.arange(rows) % 2, "c": np.arange(rows) % 5, "far": np.arange(rows)}
+    shape = {"a": 2, "own": rows, "b": 2, "c": 5, "far": rows}
+    problem = LinkProblem(left, right, shape=shape, links=3 * rows, links_measured=3.0 * rows)
+    measured = [
+        NoisyMarginal(("a", "b"), np.array([[2000, 250], [250, 2000]]), 5.0),
+        NoisyMarginal(("c",), np.array([400, -900, 2000, 1500, 900]), 1e6),
+    ]
+    degrees = Degrees(left=np.full(rows, 3))
+    fit = fit_links(problem, measured, degrees=degrees, rng=rng)
+    assert Workload((), ("c",)) in fit.joint
+    assert "c" not in fit.right
+    pairs = drawing.draw_links(fit, problem, degrees=degrees, rng=rng)
+    alike = (left["a"][pairs[:, 0]] == right["b"][pairs[:, 1]]).mean()
+    assert alike == pytest.approx(4000 / 4500, abs=0.02)

@@ -92,6 +92,27 @@ def columns_of(plan: Plan, table: str) -> list[str]:
     return [c.name for c in plan.table[table].columns if isinstance(c.domain, (Categories, Bins))]
 
 
+@pytest.mark.parametrize("empty", [("orders",), ("customers", "orders", "staff")], ids=["one table", "all of them"])
+def test_figures_that_a_copy_without_rows_cannot_have_are_shown_as_missing(
+    empty: tuple[str, ...], tmp_path: Path
+) -> None:
+    real, copy = shop(0), shop(1)
+    copy |= {n: copy[n].slice(0, 0) for n in empty}
+    found = evaluate(real, copy, shop_plan(), k=2, learners=False)
+    for scope in ("within", "across"):
+        overall = found.overall(scope)
+        assert overall[SYNTHETIC][1] == 200
+        known = [e.mean[RESAMPLED] for e in found.errors if e.scope == scope and e.k == 2]
+        some = [x for x in known if np.isfinite(x)]
+        assert len(some) < len(known)
+        assert np.isfinite(overall[RESAMPLED][0]) == bool(some)
+    lacking = [e for e in json.loads(found.to_json())["errors"] if e["mean"][RESAMPLED] is None]
+    assert {e["where"] for e in lacking if e["scope"] == "within"} == {t for t in empty if columns_of(shop_plan(), t)}
+    assert all(e["worst"][RESAMPLED] is None for e in lacking)
+    found.to_html(tmp_path / "evaluation.html")
+    assert "nan" not in str(found) + (tmp_path / "evaluation.html").read_text()
+
+
 def test_errors_within_a_table_by_loops(found: Evaluation) -> None:
     plan, real, copy = shop_plan(), shop(0), shop(1, bond=0.4)
     for table in ("customers", "orders", "staff"):

@@ -35,7 +35,7 @@ from dpweave.schema.domain import Attribute, Bins, Categories, Learn, Opaque, Vi
 from dpweave.schema.model import Column, Database, ForeignKey, Table, Type
 from dpweave.sources import open_source
 from dpweave.sources.duckdb import memory
-from dpweave.tables.domains import coarse_points
+from dpweave.tables.ranges import known_points
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -233,7 +233,7 @@ def contents(fields: Sequence[Field], rows: Sequence[int]) -> dict[str, dict[str
 def domains(kind: Type) -> Iterator[Any]:
     """Every sort of domain that a column of a type can have, with edges as they are when domains are learned."""
     if kind.ordered:
-        yield bins_at(kind, coarse_points(kind, Learn()))
+        yield bins_at(kind, known_points(kind, Learn()))
     match kind.kind:
         case "text" | "uuid" | "enum":
             words = tuple(sorted({w for w in WORDS if is_plain(w)}))

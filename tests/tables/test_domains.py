@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from dpweave.links.degrees import bucketed, degrees_of
 from dpweave.relations import ANY_DEGREE
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import Bins, Learn, bins_at, to_axis
 from dpweave.schema.model import Column, Type
 from dpweave.tables.domains import (
     categories_from,
-    degree_groups,
-    degree_histogram,
-    owned_rows,
     public_bins,
 )
 from dpweave.tables.ranges import Look, body, far_points, known_points, learn_bins
@@ -142,79 +137,3 @@ def test_public_bins_tell_few_values_apart() -> None:
     bins = public_bins(Type("integer"), [1, 18, 25, None], bins=8)
     assert bins.edges[:3] == (1, 18, 25)
     assert public_bins(Type("integer"), list(range(100)), bins=8).cells == 8
-
-
-def test_noise_alone_never_makes_large_degrees() -> None:
-    """412 owners with up to 14 rows each, under noise of 30 in each of some forty buckets: 2,000 fits."""
-    rng = np.random.default_rng(4)
-    true = np.bincount(bucketed(rng.integers(1, 15, 412), ANY_DEGREE), minlength=CELLS)
-    tops = [degree_groups(noisy(true, 30.0, rng), ANY_DEGREE, bound=10, noise=30.0, values=7)[-1] for _ in range(2000)]
-    assert max(tops) <= 200
-
-
-def test_few_large_degrees_are_seen_beside_the_noise_of_all_buckets() -> None:
-    """A fifth of all orders have three items or four. Noise of buckets up to a million must not hide them."""
-    rng = np.random.default_rng(4)
-    true = np.zeros(CELLS, dtype=np.int64)
-    true[1:5] = 22_500, 18_000, 7_000, 2_200
-    for _ in range(20):
-        marginal = noisy(true, 500.0, rng)
-        groups = degree_groups(marginal, ANY_DEGREE, bound=10, noise=500.0, values=7)
-        fine, counts = degree_histogram(marginal, ANY_DEGREE, groups)
-        assert groups[-1] in (4, 5)
-        drawn = degrees_of(np.full(50_000, len(groups) - 2), np.array(groups), np.array(fine), counts, rng)
-        assert drawn.max() == groups[-1] - 1
-
-
-def test_nothing_but_noise_falls_back_to_the_bound() -> None:
-    rng = np.random.default_rng(5)
-    assert degree_groups(noisy(np.zeros(CELLS), 50.0, rng), ANY_DEGREE, bound=10, noise=30.0, values=7) == (0, 11)
-
-
-@pytest.mark.parametrize("sigma", [1.0, 10.0])
-def test_degrees_come_back_with_their_mean_and_shape(sigma: float) -> None:
-    rng = np.random.default_rng(6)
-    degrees = np.minimum(np.rint(rng.lognormal(4.0, 1.0, 6000)), 2000).astype(np.int64)
-    marginal = noisy(np.bincount(bucketed(degrees, ANY_DEGREE), minlength=CELLS), sigma, rng)
-    groups = degree_groups(marginal, ANY_DEGREE, bound=20, noise=1.0, values=4)
-    assert 4 <= len(groups) <= 8
-    fine, counts = degree_histogram(marginal, ANY_DEGREE, groups)
-    assert len(fine) == len(counts) + 1
-    codes = bucketed(degrees, groups)
-    made = degrees_of(codes, np.array(groups), np.array(fine), counts, rng)
-    assert made.mean() == pytest.approx(degrees.mean(), rel=0.1)
-    ends = np.unique(np.concatenate([degrees, made]))
-    distance = np.abs(
-        np.searchsorted(np.sort(degrees), ends, "right") / 6000 - np.searchsorted(np.sort(made), ends, "right") / 6000
-    )
-    assert distance.max() < 0.05
-
-
-def test_a_sharp_end_of_degrees_is_kept():
-    rng = np.random.default_rng(4)
-    degrees = rng.integers(1, 8, 50_000)
-    edges = tuple(sorted({*ANY_DEGREE, 8}))
-    marginal = noisy(np.bincount(bucketed(degrees, edges), minlength=len(edges) - 1), 3.0, rng)
-    groups = degree_groups(marginal, edges, bound=7, noise=3.0, values=7)
-    fine, counts = degree_histogram(marginal, edges, groups)
-    made = degrees_of(bucketed(degrees, groups), np.array(groups), np.array(fine), counts, rng)
-    assert (made > 7).mean() < 0.001
-    assert made.mean() == pytest.approx(degrees.mean(), rel=0.02)
-
-
-@pytest.mark.parametrize("bound", [5, 1000])
-def test_degrees_tell_how_many_rows_owners_have(bound):
-    """Whatever the bound, noise is that of owners; buckets up to a million hold nothing but noise."""
-    rng = np.random.default_rng(0)
-    degrees = rng.geometric(1 / 8, 3000)
-    exact = np.bincount(np.searchsorted(ANY_DEGREE, degrees, side="right") - 1, minlength=len(ANY_DEGREE) - 1)
-    found = []
-    for _ in range(20):
-        noisy = NoisyMarginal(("#",), exact + np.rint(rng.normal(0, 20, len(exact))).astype(np.int64), 20.0)
-        rows, variance = owned_rows(noisy, ANY_DEGREE, bound=bound)
-        found.append((rows, math.sqrt(variance)))
-    true = np.minimum(degrees, bound).sum()
-    assert np.mean([rows for rows, _ in found]) == pytest.approx(true, rel=0.08)
-    assert np.mean([abs(rows - true) < 3 * error for rows, error in found]) > 0.9
-    nothing = NoisyMarginal(("#",), np.rint(rng.normal(0, 20, len(exact))).astype(np.int64), 20.0)
-    assert owned_rows(nothing, ANY_DEGREE, bound=bound) == (0.0, math.inf)

@@ -189,8 +189,12 @@ def _type_shares(
 
 
 def _settled(fit: LinkFit, right: RowTypes, total: FloatArray, shown: FloatArray) -> FloatArray:
-    """Scale the shares of right types by what takes those in the view to how the fit spreads links over each right column that was counted."""
-    margins = {w.right[0]: table.ravel() for w, (table, _) in fit.joint.items() if not w.left and len(w.right) == 1}
+    """Scale the shares of right types by what takes those in the view to how the fit spreads links over each right column that was counted.
+
+    Where types are told apart only by the columns that matter, a column whose counts were too noisy to be heard is none of them.
+    """
+    alone = {w.right[0]: table.ravel() for w, (table, _) in fit.joint.items() if not w.left and len(w.right) == 1}
+    margins = {c: table for c, table in alone.items() if c in right.columns}
     for _ in range(_RAKES):
         for c, wanted in margins.items():
             at = right.codes[:, right.columns.index(c)]

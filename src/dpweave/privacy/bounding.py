@@ -282,13 +282,13 @@ class Bounding:
     def children(self, name: str, key: ForeignKey) -> Any:
         """Count, per ``rid`` of the target, the rows that lead to it: before its own cut, so degrees keep their tails.
 
-        For an owning key these are all raw rows of the owner: they belong to its unit. For a linking key they are the
-        rows that are left after step 1, of which one unit has a bounded number.
+        For an owning key these are all raw rows of the owner, blank or not: they belong to its unit. For another key they are the
+        rows that are left after step 1 and count, of which one unit has a bounded number.
         """
         import ibis
 
         table = self.promise.database[name]
-        rows = self.raw(name) if self.promise.is_owning(name, key.name) else self.kept(name)
+        rows = self.raw(name) if self.promise.is_owning(name, key.name) else self.left(name)
         rows = self._follow(table, key, rows, self.kept(key.target), "rid", "parent")
         return rows.filter(rows.parent.notnull()).group_by(rid=rows.parent).agg(degree=ibis._.count())
 

@@ -248,7 +248,8 @@ class _Calculus:
     def _moved_degree(self, child: str, key: str) -> int:
         owning = self.promise.is_owning(child, key)
         if self.promise.neighbours == "entity":
-            return 0 if owning else self._removed(child)
+            blanks = self._blanks(child)
+            return 0 if owning else self._removed(child) + blanks.gained + blanks.lost
         if owning:
             return 2 * self._relationships(child)
         unit = self._removed(self.promise.database[child].key[key].target)

@@ -235,6 +235,8 @@ def _errors(
             shares[RESAMPLED] = rng.multinomial(draws, truth / truth.sum()) / draws
         for name, share in shares.items():
             found.setdefault(name, []).append(100 * measures.l1_distance(truth, share))
+        if not draws:  # as many real rows as the copy has are none
+            found.setdefault(RESAMPLED, []).append(math.nan)
     return WorkloadError(
         scope,
         where,

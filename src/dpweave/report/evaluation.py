@@ -72,18 +72,20 @@ class Evaluation:
     stamp: str = STAMP
 
     def overall(self, scope: str) -> Mapping[str, tuple[float, float]]:
-        """Mean and largest error over all workloads of ``scope`` (within, across or two-hop), by rival."""
+        """Mean and largest error over all workloads of ``scope`` (within, across or two-hop), by rival.
+
+        Where a rival has no figure for some workloads, over the others; not a number where it has none at all.
+        """
         found = [
             e for e in self.errors if e.scope == scope and e.k == max(x.k for x in self.errors if x.scope == scope)
         ]
-        count = sum(e.workloads for e in found)
-        return {
-            rival: (
-                sum(e.mean[rival] * e.workloads for e in found) / count,
-                max(e.worst[rival] for e in found),
-            )
-            for rival in (found[0].mean if found else ())
-        }
+        out = {}
+        for rival in dict.fromkeys(r for e in found for r in e.mean):
+            known = [e for e in found if math.isfinite(e.mean.get(rival, math.nan))]
+            total = sum(e.mean[rival] * e.workloads for e in known)
+            mean = total / sum(e.workloads for e in known) if known else math.nan
+            out[rival] = mean, max((e.worst[rival] for e in known), default=math.nan)
+        return out
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values; what is not a number is null."""

@@ -47,7 +47,10 @@ class TableView:
     role: str
     rows: int
     measured_rows: float | None
+    """Noisy number of rows within the bounds, and its noise."""
     rows_sigma: float | None
+    used_rows: float | None
+    """The number that the copy goes by, from all counts together."""
     mechanism: str | None
     columns: tuple[Distribution, ...]
     unmodelled: tuple[tuple[str, str], ...]
@@ -120,8 +123,9 @@ def _table(model: Model, coded: CodedDatabase, name: str) -> TableView:
         name,
         role,
         coded.rows[name],
-        None if role == "public" else model.sizes.get(name),
+        None if size is None else float(size.marginal.counts),
         None if size is None else size.marginal.sigma,
+        None if role == "public" else model.sizes.get(name),
         _mechanism(model, name),
         columns,
         unmodelled,

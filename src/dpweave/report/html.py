@@ -240,9 +240,9 @@ def _weak(model: Model, found: Fidelity) -> str:
                 lines.append(
                     f"{t.name}.{c.name}: the error band (± {percent(wide)}) is wide against the shares it measures."
                 )
-        if t.measured_rows is not None and t.rows_sigma and t.measured_rows < 10 * t.rows_sigma:
+        if t.used_rows is not None and t.rows_sigma and t.used_rows < 10 * t.rows_sigma:
             lines.append(
-                f"{t.name}: about {t.measured_rows:,.0f} rows, measured with noise of σ = {t.rows_sigma:,.1f}; small tables are hard to copy."
+                f"{t.name}: about {t.used_rows:,.0f} rows, measured with noise of σ = {t.rows_sigma:,.1f}; small tables are hard to copy."
             )
     lines += [
         f"{d.table}.{d.column}: values with a noisy count below {d.threshold:,} are not named and appear as “(other)”."

@@ -43,7 +43,8 @@ def number(value: float | None) -> str:
 
 def both(mean: Mapping[str, float], worst: Mapping[str, float], rival: str) -> str:
     """Write mean and largest error."""
-    return f"{number(mean[rival])}/{number(worst[rival])}" if rival in mean else "–"
+    known = math.isfinite(mean.get(rival, math.nan))
+    return f"{number(mean[rival])}/{number(worst[rival])}" if known else "–"
 
 
 # -- the terminal ------------------------------------------------------------------------------------------------------
@@ -130,7 +131,7 @@ def _headline(e: Evaluation) -> str:
                     f"{rival}: {number(found[rival][0])}; largest {number(found[SYNTHETIC][1])}",
                 )
             )
-    kept = [r for r in e.retentions if r.scope == "across" and r.pairs]
+    kept = [r for r in e.retentions if r.scope == "across" and r.pairs and math.isfinite(r.value[SYNTHETIC])]
     if kept:
         best = sum(r.value[SYNTHETIC] * r.pairs for r in kept) / sum(r.pairs for r in kept)
         items.append(("Association kept across keys", number(best), "1 is all, 0 is random wiring"))
