@@ -5,19 +5,25 @@ from __future__ import annotations
 import math
 import random
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
+import dpweave as dw
 from dpweave.errors import SourceError
+from dpweave.privacy.accounting import Budget
 from dpweave.privacy.bounding import Bounding
 from dpweave.privacy.counts import Counts
+from dpweave.privacy.curator import Curator
+from dpweave.privacy.ledger import Ledger
+from dpweave.privacy.noise import InsecureNoise
 from dpweave.privacy.promise import Promise
 from dpweave.privacy.sensitivity import movement
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import Categories, View
 from dpweave.schema.model import Column, Database, ForeignKey, Table, Type
 from dpweave.sources import open_source
-from tests.engines import open_frames, open_sqlite
+from tests.engines import engine_order, open_frames, open_sqlite
 from tests.oracle import Rows, make_promise
 
 INT = Type("integer")
@@ -181,6 +187,44 @@ def test_composite_keys():
     assert len(found) == 8  # one of the three of order (1, 1) is left out
     assert found[4] == found[5] != found[3]
     assert found[6] is found[7] is found[8] is None
+
+
+# -- the salt ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_bounding_orders_rows_by_a_salt_of_its_own():
+    """Nobody can foresee the order: not from the plan, not from the data, and not from a seed that is set or passed."""
+    promise = _orders()
+    rows: Rows = {"users": {0: {"x": 0}}, "orders": {i: {"user": 0, "x": 0} for i in range(40)}}
+    salts, orders = set(), set()
+    with open_frames(rows, promise) as source:
+        for _ in range(4):
+            random.seed(1)
+            np.random.seed(1)  # noqa: NPY002
+            ledger = Ledger.open(None, database="shop", limit=Budget(1.0), tables=promise.protected)
+            bounding = Curator(source, promise, ledger=ledger, noise=InsecureNoise(1))._bounding
+            order = engine_order(bounding, rows)
+            orders.add(tuple(sorted(rows["orders"], key=lambda i: order["orders", i])))
+            salts.add(bounding._salt)
+    assert len(orders) == len(salts) == 4  # of 40! orders
+    assert all(len(salt) >= 32 for salt in salts)  # 128 bits as hexadecimal digits
+
+
+def test_every_fit_has_a_salt_of_its_own(monkeypatch):
+    """A fit draws one salt for all that it counts, and the same fit with the same seed draws another."""
+    salts = []
+
+    class Overheard(Bounding):
+        def __init__(self, *args, **named) -> None:
+            super().__init__(*args, **named)
+            salts.append(self._salt)
+
+    monkeypatch.setattr("dpweave.privacy.curator.Bounding", Overheard)
+    frames = {"users": pa.table({"id": [1, 2], "x": [0, 1]})}
+    plan = dw.Plan.draft(frames, protect=["users"])
+    for _ in range(3):
+        dw.fit(frames, plan, epsilon=1.0, delta=1e-6, insecure_seed=5)
+    assert len(salts) == len(set(salts)) == 3
 
 
 # -- refusals ----------------------------------------------------------------------------------------------------------

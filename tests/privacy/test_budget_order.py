@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,11 +17,12 @@ from dpweave.errors import BudgetError, PlanError, UsageError
 from dpweave.privacy.accounting import Budget
 from dpweave.privacy.curator import Curator
 from dpweave.privacy.ledger import Ledger
+from dpweave.privacy.release import Release
 from dpweave.schema.codec import Codec
-from dpweave.schema.domain import Categories, View
+from dpweave.schema.domain import Attribute, Categories, View
 from dpweave.schema.model import Column, Type
 from dpweave.spending import read
-from dpweave.window import Candidate
+from dpweave.window import Bag, Candidate
 from tests.engines import open_frames
 from tests.oracle import make_promise
 
@@ -80,8 +82,10 @@ def _candidate() -> Candidate:
     return Candidate(("x",), np.zeros(2))
 
 
+BAGS = [Bag((), ((("x", 0),),), (1.0,), 1.0), Bag(("x",), ((),), (1.0,), 2.0)]
 VERBS = {
     "measure": lambda c, rho: c.measure(ORDERS, [("x",), ()], what="m", rho=rho),
+    "measure_bags": lambda c, rho: c.measure_bags(ORDERS, BAGS, what="b", rho=rho),
     "select": lambda c, rho: c.select(ORDERS, [_candidate(), _candidate()], what="s", rho=rho, count=2),
     "discover": lambda c, rho: c.discover("orders", "x", what="d", rho=rho, delta=1e-6),
 }
@@ -93,7 +97,7 @@ def test_an_exhausted_ledger_fails_before_rows_are_read(verb):
     with pytest.raises(BudgetError, match="users"):
         VERBS[verb](curator, 0.2)
     assert curator.spent.rho == {}
-    assert not [*curator.release.measured, *curator.release.selected, *curator.release.discovered]
+    assert curator.release == Release()
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -109,6 +113,7 @@ def test_the_charge_comes_first(verb):
     log: list[str] = []
     curator = _curator(Tripwire(open_frames(ROWS, PROMISE), log), Watched(_ledger(1.0, 1e-6), log))
     VERBS[verb](curator, 0.25)
+    assert curator.release != Release()
     assert log[0] == "charge"
     assert log.count("charge") == 1
     assert "read" in log
@@ -150,6 +155,58 @@ def test_bad_requests_touch_neither_ledger_nor_rows():
             curator.set_codec("orders", column, CODEC)
         with pytest.raises(PlanError):
             curator.discover("orders", column, what="d", rho=0.1, delta=1e-6)
+    assert ledger.spent.rho == {}
+
+
+SHOPS = {
+    "customers": (("x",), {}),
+    "shops": (("x",), {}),
+    "orders": (("x",), {"cust": "customers", "shop": "shops"}),
+}
+
+
+@pytest.mark.parametrize(
+    ("base", "column", "path"),
+    [
+        ("shops", "#orders.cust", ()),  # counts orders of customers, by which no order leads to a shop
+        ("orders", "#orders.cust", ("shop",)),
+        ("customers", "#orders.shop", ()),
+        ("shops", "#orders.nobody", ()),
+        ("shops", "#nothing.cust", ()),
+        ("shops", "?cust", ()),
+        ("orders", "?shop", ("shop",)),
+        ("customers", "=shop", ()),
+        ("shops", "@cust", ()),
+        ("shops", "y", ()),
+    ],
+)
+@pytest.mark.parametrize("public", [False, True])
+@pytest.mark.parametrize("neighbours", ["entity", "record"])
+def test_a_derived_column_of_another_table_touches_neither_ledger_nor_rows(base, column, path, public, neighbours):
+    """Nothing is known of how far units move it, so no charge could be right."""
+    promise = make_promise(
+        SHOPS,
+        protect=("customers",) if public else ("customers", "shops"),
+        public=("shops",) if public else (),
+        owning={"orders": "cust"},
+        bounds={("orders", "cust"): 2, ("orders", "shop"): 3},
+        neighbours=neighbours,
+    )
+    ledger = Ledger.open(None, database="shop", limit=Budget(1.0), tables=promise.protected)
+    source = Tripwire(open_frames({table: {} for table in SHOPS}, promise))
+    curator = Curator(source, promise, ledger=ledger)
+    seen = promise.graph.walk(base, path)
+    curator._counts.set_codec(seen, column, CODEC)
+    view = View(base, (("c", Attribute(column, path)),))
+    zeros = np.zeros(curator._counts.codec(view, "c").size)
+    for request in (
+        lambda: curator.measure(view, [("c",)], what="m", rho=0.1),
+        lambda: curator.select(view, [Candidate(("c",), zeros)], what="s", rho=0.1),
+    ):
+        with pytest.raises(UsageError, match=re.escape(f"{seen!r} has no column {column!r}")):
+            request()
+    with pytest.raises(UsageError):  # some, as those over public rows, are refused for more than one reason
+        curator.measure_bags(view, [Bag((), ((("c", 0),),), (1.0,), 1.0)], what="b", rho=0.1)
     assert ledger.spent.rho == {}
 
 

@@ -11,14 +11,15 @@ import pytest
 from dpweave.certificate import Certificate
 from dpweave.errors import UsageError
 from dpweave.privacy.accounting import Budget, epsilon_of_rho, rho_of_epsilon
+from dpweave.privacy.bags import grid
 from dpweave.privacy.curator import Curator
 from dpweave.privacy.ledger import Ledger
-from dpweave.privacy.noise import InsecureNoise
+from dpweave.privacy.noise import InsecureNoise, NoiseSource
 from dpweave.privacy.release import guarantees
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import Attribute, Categories, View
 from dpweave.schema.model import Column, Type
-from dpweave.window import Candidate
+from dpweave.window import Bag, Candidate
 from tests.engines import open_frames
 from tests.oracle import make_promise
 
@@ -45,6 +46,82 @@ def _curator(
     for table in TABLES:
         curator.set_codec(table, "x", CODEC)
     return curator
+
+
+class Overheard(NoiseSource):
+    """Noise that remembers at which scales it was drawn, one for each cell or each choice."""
+
+    insecure = True
+
+    def __init__(self) -> None:
+        self._noise = InsecureNoise(1)
+        self.sigmas: list[float] = []
+        self.scales: list[float] = []
+
+    def discrete_gaussian(self, counts: Any, *, sigma: float) -> Any:
+        self.sigmas.append(sigma)
+        return self._noise.discrete_gaussian(counts, sigma=sigma)
+
+    def noisy_max(self, scores: Any, *, scale: float) -> int:
+        self.scales.append(scale)
+        return self._noise.noisy_max(scores, scale=scale)
+
+
+def _overheard(neighbours: str = "entity", **bounds: int) -> tuple[Curator, Overheard]:
+    curator = _curator(neighbours, **bounds)
+    curator._noise = noise = Overheard()
+    return curator, noise
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_every_one_of_several_choices_is_paid_for(count):
+    """What ``count`` draws at the scale they were drawn at cost, by PRIVACY §5, against what was charged."""
+    curator, noise = _overheard()
+    candidates = [Candidate(("u", "m"), np.full((2, 2), 10.0 * i), weight=w) for i, w in enumerate([1, 2, 1, 1])]
+    chosen = curator.select(LINKED, candidates, what="pick", rho=0.08, count=count)
+    assert len(set(chosen)) == len(noise.scales) == count
+    # A user moves the marginal by L1 8, a movie by 3, and a score by twice that.
+    for table, moved in (("users", 16), ("movies", 6)):
+        cost = sum((2 * moved / scale) ** 2 / 8 for scale in noise.scales)
+        assert curator.spent.rho[table] == pytest.approx(cost, rel=1e-9)
+    assert curator.spent.rho["users"] == 0.08
+
+
+def test_every_clique_and_every_bag_is_paid_for():
+    curator, noise = _overheard()
+    curator.measure(LINKED, [("u", "m"), ("u",), ("m",), ()], what="links", rho=0.3, weights=[5, 1, 1, 2])
+    for table, square in (("users", 4**2 + 4**2), ("movies", 3**2)):  # 4 go and 4 others come; 3 are lost
+        cost = sum(square / (2 * sigma**2) for sigma in noise.sigmas)
+        assert curator.spent.rho[table] == pytest.approx(cost, rel=1e-9)
+    assert curator.spent.rho["users"] == pytest.approx(0.3, rel=1e-9)
+    curator, noise = _overheard()
+    bags = [Bag(("x",), ((),), (1.0,), 2.0), Bag((), ((("x", 0),), ()), (3.0, 1.0), 0.7)]
+    noisy = curator.measure_bags(View.of_table("ratings", ("x",)), bags, what="bags", rho=0.3, weights=[1, 2])
+    # In units of the grid, one unit of users moves a bag by its clip at most.
+    cost = sum((b.bag.clip / b.sigma) ** 2 / 2 for b in noisy)
+    assert dict(curator.spent.rho) == {"users": pytest.approx(cost, rel=1e-5)}
+    assert curator.spent.rho["users"] == 0.3
+    assert [s / grid(b.bag.clip)[0] for s, b in zip(noise.sigmas, noisy, strict=True)] == [b.sigma for b in noisy]
+
+
+@pytest.mark.parametrize("neighbours", ["entity", "record"])
+@pytest.mark.parametrize("d", [1, 4])
+def test_a_threshold_is_paid_for_by_delta_for_all_rows_of_a_unit(neighbours, d):
+    """A unit may bring d categories of its own, or one that d rows have; δ covers the worst of all that lies between."""
+    curator, noise = _overheard(neighbours, d=d, e=1)
+    curator.discover("ratings", "x", what="words", rho=0.5, delta=1e-6)
+    (found,) = curator.release.discovered
+    assert noise.sigmas == [found.sigma]
+    terms = np.exp(-(np.arange(-400.0, 400.0) ** 2) / (2 * found.sigma**2))
+    for categories in range(1, d + 1):
+        rows = d - categories + 1  # in one category, if each of the others has one
+        passes = terms[int(400 + found.threshold - rows) :].sum() / terms.sum()
+        assert categories * passes <= curator.spent.delta["users"] == 1e-6
+    # The bound that is proved takes d categories of d rows each, and is met as nearly as whole numbers allow.
+    worst = [d * terms[int(400 + t - d) :].sum() / terms.sum() for t in (found.threshold, found.threshold - 1)]
+    assert worst[0] <= 1e-6 < worst[1]
+    cost = (1 if neighbours == "entity" else 2) * d**2 / (2 * found.sigma**2)
+    assert curator.spent.rho["users"] == pytest.approx(cost, rel=1e-9) == 0.5
 
 
 def test_measure_charges_each_table_for_what_its_units_move():

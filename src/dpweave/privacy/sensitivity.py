@@ -103,7 +103,7 @@ class _Calculus:
     unit: str
 
     def movement(self) -> Movement:
-        self._refuse_public_degrees()
+        self._refuse_strangers()
         base, each = self.view.base, self._newcomers()
         if self.promise.neighbours == "record":
             moved = self._replaced(base) + self._staying(base, ()).moved
@@ -116,7 +116,7 @@ class _Calculus:
 
     def rows_stay(self) -> bool:
         """Whether no row outside the unit enters the view, leaves it or changes cells."""
-        self._refuse_public_degrees()
+        self._refuse_strangers()
         return self._staying(self.view.base, ()) == _Staying()
 
     def _newcomers(self) -> int | None:
@@ -137,12 +137,21 @@ class _Calculus:
         owner = promise.owning.get(base)
         return max(self._removed(base if owner is None else promise.database[base].key[owner].target), 1)
 
-    def _refuse_public_degrees(self) -> None:
-        """Any number of rows may lead to one public row, so its degree, seen from them, could move them all."""
+    def _refuse_strangers(self) -> None:
+        """Refuse columns that their table does not have, and degrees of public rows as seen from rows that lead to them.
+
+        Any number of rows may lead to one public row, so its degree, seen from them, could move them all.
+        """
         for name in self.columns:
             attribute = self.view.attribute[name]
-            seen = self.promise.graph.walk(self.view.base, attribute.path)
-            if attribute.path and seen in self.promise.public and parse_degree(attribute.column) is not None:
+            seen, column = self.promise.graph.walk(self.view.base, attribute.path), attribute.column
+            own, led = self.promise.database[seen], {(t.name, k.name) for t, k in self.promise.graph.incoming(seen)}
+            key = parse_presence(column) or parse_repetition(column) or parse_newcomer(column)
+            if not (column in own.column or key in own.key or parse_degree(column) in led):
+                raise UsageError(
+                    f"{seen!r} has no column {column!r}; derived columns go by a key of its own, degrees by one to it"
+                )
+            if attribute.path and seen in self.promise.public and parse_degree(column) is not None:
                 raise UsageError(
                     f"{name!r} counts the rows that lead to the public table {seen!r}, as seen from {self.view.base!r}; "
                     f"no bound holds for that, so count over {seen!r} itself"
