@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test quick lint docs bench clean
+.PHONY: demo test quick lint docs bench mutants clean
 
 $(VENV)/.ready: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -34,6 +34,10 @@ quick: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+# Plant bugs in the trusted core, one by one; fails if no test notices one. Writes docs/mutants.md.
+mutants: $(VENV)/.dev
+	$(BIN)/python -m tests.mutants
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

@@ -142,7 +142,7 @@ def test_record_without_and_with_truncation(tmp_path):
 
 
 def test_cliques_counted_in_blocks_are_those_counted_alone(monkeypatch):
-    """Large tables are counted by blocks of columns; here every table is large."""
+    """Large tables are counted by blocks of columns and of rows; here every table is large."""
     together = 0
     for seed in range(300, 312):
         rng = random.Random(seed)
@@ -153,6 +153,7 @@ def test_cliques_counted_in_blocks_are_those_counted_alone(monkeypatch):
             counts, _ = engine_counts(source, world, salt="s")
             alone = counts.marginals(view, cliques)
             monkeypatch.setattr("dpweave.privacy.counts.MANY_ROWS", 0)
+            monkeypatch.setattr("dpweave.privacy.counts.BLOCK_ROWS", 2)
             in_blocks = counts.marginals(view, cliques)
             monkeypatch.undo()
         together += len(cliques) > 2

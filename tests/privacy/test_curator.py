@@ -10,12 +10,12 @@ import pytest
 
 from dpweave.certificate import Certificate
 from dpweave.errors import UsageError
-from dpweave.privacy.accounting import Budget, epsilon_of_rho, rho_of_epsilon
+from dpweave.privacy.accounting import Budget, epsilon_of_rho, rho_of_epsilon, subtract
 from dpweave.privacy.bags import grid
 from dpweave.privacy.curator import Curator
 from dpweave.privacy.ledger import Ledger
 from dpweave.privacy.noise import InsecureNoise, NoiseSource
-from dpweave.privacy.release import guarantees
+from dpweave.privacy.release import certify, guarantees
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import Attribute, Categories, View
 from dpweave.schema.model import Column, Type
@@ -178,6 +178,41 @@ def test_windows_pass_everything_on():
     ) == (1,)
     assert curator.release.find("links") == (noisy,)
     assert curator.insecure
+
+
+def test_categories_are_counted_over_bounded_rows():
+    """Each of 20 users has 2 ratings and keeps 1, whatever is counted of them."""
+    curator = _curator(d=1, seed=1)
+    assert curator.discover("ratings", "x", what="words", rho=1e6, delta=1e-6) == {"0": 20}
+
+
+def test_a_certificate_says_what_was_spent_by_whom_and_on_whose_word():
+    """The worst protected table's ε and ρ, and everything that weakens the promise."""
+    curator = _curator()
+    curator.measure(LINKED, [("u", "m")], what="links", rho=0.5)
+    curator.discover("ratings", "x", what="words", rho=0.1, delta=4e-7)
+    made = {"table": "films", "units": ["movies"]}
+    for insecure, external in ((False, []), (True, [made])):
+        got = certify(curator.promise, curator._ledger, delta=1e-6, insecure=insecure, external=external)
+        spent = {g.table: g for g in got.tables}
+        assert [spent[t].rho for t in ("users", "movies")] == pytest.approx([0.6, 0.5 * 9 / 32], rel=1e-9)
+        assert got.rho == spent["users"].rho
+        assert got.epsilon == spent["users"].epsilon == epsilon_of_rho(got.rho, delta=subtract(1e-6, 4e-7))
+        assert got.insecure == insecure == str(got).startswith("INSECURE")
+        assert ["films was made elsewhere" in c and "not checked" in c for c in got.caveats] == [True] * len(external)
+        assert [e["what"] for e in got.events] == ["links", "words"]
+        assert got.statement == curator.promise.describe()
+
+
+def test_empty_cells_get_noise_too():
+    """Which cells are empty is as private as how many rows the others have."""
+    curator = _curator()
+    (noisy,) = curator.measure(LINKED, [("u", "m")], what="links", rho=1e-9)
+    assert noisy.counts[0, 1] != 0 or noisy.counts[1, 0] != 0  # both are, with a probability below 1e-9 at this scale
+    assert noisy.sigma > 1e5
+    bag = Bag(("x",), ((),), (1.0,), 1.0)
+    (sums,) = curator.measure_bags(View.of_table("ratings", ("x",)), [bag], what="bags", rho=1e-9)
+    assert sums.counts[1, 0] != 0  # nobody gives 1; in units of the grid noise is far wider still
 
 
 def test_release_holds_everything_that_was_returned():

@@ -64,6 +64,37 @@ def test_guards(changes, says):
         _make(**changes)
 
 
+def test_a_key_stays_within_units_of_one_table_only():
+    """Rows of two protected tables are never of the same unit, though numbers of their rows may agree."""
+    tables = {
+        "users": ((), {}),
+        "shops": ((), {}),
+        "stock": ((), {"shop": "shops"}),
+        "orders": ((), {"user": "users", "stock": "stock"}),
+        "items": ((), {"order": "orders", "first": "orders", "user": "users"}),
+    }
+    more = {
+        "protect": ("users", "shops"),
+        "owning": {"stock": "shop", "orders": "user", "items": "order"},
+        "bounds": {(t, k): 2 for t, (_, keys) in tables.items() for k in keys},
+    }
+    fine = make_promise(tables, within=frozenset({("items", "first")}), **more)
+    assert "items.first" in fine.describe()
+    for within in (("orders", "stock"), ("orders", "user"), ("items", "user")):
+        with pytest.raises(PlanError, match="cannot stay within units"):
+            make_promise(tables, within=frozenset({within}), **more)
+
+
+def test_the_statement_says_relative_to_what_it_holds():
+    says = {
+        (n, e): "relative to the database after links beyond the bounds were dropped"
+        in _make(neighbours=n, on_excess=e).describe()
+        for n in ("entity", "record")
+        for e in ("refuse", "truncate")
+    }
+    assert [pair for pair, said in says.items() if said] == [("record", "truncate")]
+
+
 def test_owning_keys_that_run_in_a_circle():
     with pytest.raises(PlanError, match="run in a circle"):
         make_promise(

@@ -586,6 +586,23 @@ def test_attained_record_parent_with_children():
     _attains(promise, rows, other, view, ("p",), "parents", l1=4 * c, l2=2 * c * math.sqrt(2))
 
 
+def test_attained_record_protected_rows_with_two_keys():
+    """They are children and no relationships, since nobody but themselves owns them: they stay when a parent changes."""
+    c = 2
+    tables = {"a": (("x",), {}), "b": ((), {}), "t": (("x",), {"a": "a", "b": "b"})}
+    promise = make_promise(tables, protect=("a", "b", "t"), bounds={("t", "a"): c, ("t", "b"): 9}, neighbours="record")
+
+    def world(a: tuple[int, ...], of: tuple[int, ...]) -> Rows:
+        children = {i: {"a": k, "b": 0, "x": 0} for i, k in enumerate(of)}
+        return {"a": {i: {"x": x} for i, x in enumerate(a)}, "b": {0: {}}, "t": children}
+
+    rows, other = world((0, 0, 1), (0, 0, 1, 1)), world((1, 0, 1), (2, 2, 0, 0))
+    assert holds_bounds(rows, promise)
+    assert holds_bounds(other, promise)
+    view = View("t", (("x", Attribute("x")), ("a", Attribute("x", ("a",)))))
+    _attains(promise, rows, other, view, ("x", "a"), "a", l1=4 * c, l2=2 * c * math.sqrt(2))
+
+
 def test_attained_record_degrees():
     tables = {"parents": (("x",), {}), "children": (("x",), {"parent": "parents"})}
     promise = make_promise(
