@@ -79,7 +79,7 @@ def test_a_key_stays_within_units_of_one_table_only():
         "bounds": {(t, k): 2 for t, (_, keys) in tables.items() for k in keys},
     }
     fine = make_promise(tables, within=frozenset({("items", "first")}), **more)
-    assert "items.first" in fine.describe()
+    assert "items.first" in statement(fine)
     for within in (("orders", "stock"), ("orders", "user"), ("items", "user")):
         with pytest.raises(PlanError, match="cannot stay within units"):
             make_promise(tables, within=frozenset({within}), **more)
@@ -88,7 +88,7 @@ def test_a_key_stays_within_units_of_one_table_only():
 def test_the_statement_says_relative_to_what_it_holds():
     says = {
         (n, e): "relative to the database after links beyond the bounds were dropped"
-        in _make(neighbours=n, on_excess=e).describe()
+        in statement(_make(neighbours=n, on_excess=e))
         for n in ("entity", "record")
         for e in ("refuse", "truncate")
     }
