@@ -55,6 +55,7 @@ def run(sources: Path, tests: tuple[str, ...], *, limit: float | None = LIMIT) -
     """Run tests over some sources until the first fails. Returns the exit code, seconds of processor time, and what was printed."""
     with tempfile.TemporaryDirectory() as folder:
         said, spent = Path(folder, "said"), Path(folder, "spent")
+        said.touch()
         child = multiprocessing.Process(target=_forked, args=(sources, tests, said, spent))
         child.start()
         child.join(limit)

@@ -104,6 +104,33 @@ def test_every_clique_and_every_bag_is_paid_for():
     assert [s / grid(b.bag.clip)[0] for s, b in zip(noise.sigmas, noisy, strict=True)] == [b.sigma for b in noisy]
 
 
+def _passing(threshold: int, sigma: float, rows: int) -> float:
+    """Most probably any of ``rows`` categories, with as many rows each, passes: a union bound over discrete Gaussian tails."""
+    terms = np.exp(-(np.arange(-400.0, 400.0) ** 2) / (2 * sigma**2))
+    return float(rows * terms[int(400 + threshold - rows) :].sum() / terms.sum())
+
+
+def test_a_threshold_is_paid_for_by_delta_for_rows_that_come_back():
+    """An order that goes frees a place with its shop and one with its clerk, and two others count again."""
+    tables = {n: ((), {}) for n in ("users", "shops", "clerks")}
+    keys = {"user": "users", "shop": "shops", "clerk": "clerks"}
+    promise = make_promise(
+        {**tables, "orders": (("x",), keys)},
+        protect=("users", "shops", "clerks"),
+        owning={"orders": "user"},
+        bounds={("orders", k): 1 for k in keys},
+        shared=frozenset({("orders", "shop"), ("orders", "clerk")}),
+    )
+    ledger = Ledger.open(None, database="shop", limit=Budget(1.0, 0.5), tables=promise.protected)
+    rows: Any = {"users": {}, "shops": {}, "clerks": {}, "orders": {}}
+    curator = Curator(open_frames(rows, promise), promise, ledger=ledger)
+    curator.discover("orders", "x", what="words", rho=0.5, delta=1e-6)
+    (found,) = curator.release.discovered
+    assert curator.spent.rho["users"] == pytest.approx((1 + 4) / (2 * found.sigma**2), rel=1e-9) == 0.5
+    assert _passing(found.threshold, found.sigma, 2) <= 1e-6 < _passing(found.threshold - 1, found.sigma, 2)
+    assert set(curator.spent.delta.values()) == {1e-6}
+
+
 @pytest.mark.parametrize("neighbours", ["entity", "record"])
 @pytest.mark.parametrize("d", [1, 4])
 def test_a_threshold_is_paid_for_by_delta_for_all_rows_of_a_unit(neighbours, d):
@@ -118,8 +145,7 @@ def test_a_threshold_is_paid_for_by_delta_for_all_rows_of_a_unit(neighbours, d):
         passes = terms[int(400 + found.threshold - rows) :].sum() / terms.sum()
         assert categories * passes <= curator.spent.delta["users"] == 1e-6
     # The bound that is proved takes d categories of d rows each, and is met as nearly as whole numbers allow.
-    worst = [d * terms[int(400 + t - d) :].sum() / terms.sum() for t in (found.threshold, found.threshold - 1)]
-    assert worst[0] <= 1e-6 < worst[1]
+    assert _passing(found.threshold, found.sigma, d) <= 1e-6 < _passing(found.threshold - 1, found.sigma, d)
     cost = (1 if neighbours == "entity" else 2) * d**2 / (2 * found.sigma**2)
     assert curator.spent.rho["users"] == pytest.approx(cost, rel=1e-9) == 0.5
 
