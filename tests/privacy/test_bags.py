@@ -201,10 +201,13 @@ def test_a_unit_at_its_clip_keeps_its_length():
 
 
 def test_a_cell_that_no_codec_should_give_stays_with_its_unit():
-    units, cells = np.array([0, 1]), np.array([7, 0])
-    both = clipped_sum(units, cells, {}, Bag(("c",), ((),), (1.0,), 1.0), size=2)
-    alone = clipped_sum(units[1:], cells[1:], {}, Bag(("c",), ((),), (1.0,), 1.0), size=2)
-    assert ((both - alone) ** 2).sum() <= grid(1.0)[1] ** 2
+    """In two cells, code 3 of the first unit would be cell 1 of the next, whose vector it would turn round."""
+    bag = Bag(("c",), ((),), (1.0,), 1.0)
+    for mine in ([7], [1] + 50 * [3]):
+        units, cells = np.array([0] * len(mine) + [1]), np.array([*mine, 0])
+        both = clipped_sum(units, cells, {}, bag, size=2)
+        alone = clipped_sum(units[-1:], cells[-1:], {}, bag, size=2)
+        assert ((both - alone) ** 2).sum() <= grid(1.0)[1] ** 2
 
 
 @pytest.mark.parametrize("clip", [1e-9, 0.3, 1.0, 17.0, 2.0**20, 1e12])
