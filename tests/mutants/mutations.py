@@ -1162,6 +1162,7 @@ MUTATIONS = (
         'FileLock(f"{self.path}.lock", timeout=LOCK_SECONDS), self',
         "self",
         "two processes spend the same budget",
+        f"{LEDGER}::test_a_stuck_lock_is_reported",
     ),
     _ledger(
         "chain unchecked",
