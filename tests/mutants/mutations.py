@@ -528,7 +528,7 @@ MUTATIONS = (
     ),
     _bounding(
         "null keys",
-        "if table.primary_key and not self._is_enforced(table.name, table.primary_key):",
+        "if table.primary_key and not self.source.proves_unique(table.name, table.primary_key):",
         "if False:",
         "rows without a primary key are ordered by nothing",
         f"{BOUNDING}::test_null_primary_keys_are_refused",
@@ -548,15 +548,15 @@ MUTATIONS = (
         f"{BOUNDING}::test_duplicate_keys_are_refused_by_name_and_never_by_value",
     ),
     _bounding(
-        "keys as stored",
-        "return stored.is_unique(columns) and all(",
-        "return stored.is_unique(columns) or all(",
-        "keys that differ as stored and not as read are trusted",
+        "keys as declared",
+        "if self.source.proves_unique(table.name, columns):",
+        "if table.is_unique(columns):",
+        "keys that the plan declares and the engine does not prove are trusted",
         f"{BOUNDING}::test_a_key_that_is_unique_as_stored_but_not_as_read_is_refused",
     ),
     _bounding(
         "several targets",
-        "self._check_single(name, key)",
+        "self._check_single(table.name, key)",
         "pass",
         "a row that leads to two rows at once counts twice",
         "tests/sources/test_collation.py",
@@ -1140,8 +1140,8 @@ MUTATIONS = (
     ),
     _ledger(
         "cap for each run",
-        "total = self._journal.databases.get(self.database, Cost.zero())",
-        "total = self.spent",
+        "spent = self._journal.databases.get(self.database, Cost.zero())",
+        "spent = self.spent",
         "what other runs spent does not count",
     ),
     _ledger(
@@ -1169,8 +1169,8 @@ MUTATIONS = (
     ),
     _ledger(
         "runs do not add up",
-        "self.runs[entry.run] = self.runs.get(entry.run, Cost.zero()) + cost",
-        "self.runs[entry.run] = cost",
+        "self.runs[at] = self.runs.get(at, Cost.zero()) + cost",
+        "self.runs[at] = cost",
         "of all charges of a run only the last counts",
     ),
     _ledger(
@@ -1181,6 +1181,12 @@ MUTATIONS = (
     ),
     _ledger("strange tables", "        if unknown:", "        if False:", "a table is charged that no cap knows"),
     _ledger("passwords", "_scrub(body)[1:]", "body[1:]", "credentials stand in the ledger"),
+    _ledger(
+        "reservations ignored",
+        "total = spent if begun else self._journal.committed(self.database)",
+        "total = spent",
+        "a run begins on what other runs that are open still may spend",
+    ),
     # -- curator ---------------------------------------------------------------------------------------------------
     _curator(
         "counts before the charge",
