@@ -67,6 +67,7 @@ def run(sources: Path, tests: tuple[str, ...], *, limit: float | None = LIMIT) -
 
 def _forked(sources: Path, tests: tuple[str, ...], said: Path, spent: Path) -> None:
     os.setsid()
+    signal.alarm(4 * LIMIT)  # ends a run that nobody is left to stop
     with said.open("w") as out:
         os.dup2(out.fileno(), 1)
         os.dup2(out.fileno(), 2)
