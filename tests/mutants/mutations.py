@@ -391,6 +391,13 @@ MUTATIONS = (
         "degrees by links", "return 0 if owning else self._removed(child)", "return 0", "degrees by links move nothing"
     ),
     _calculus(
+        "blank rows in degrees",
+        "self._removed(child) + blanks.gained + blanks.lost",
+        "self._removed(child)",
+        "rows that begin or cease to be blank leave the degrees of others as they are",
+        SHARED,
+    ),
+    _calculus(
         "degrees of owners under record",
         "return 2 * self._relationships(child)",
         "return self._relationships(child)",
@@ -633,7 +640,7 @@ MUTATIONS = (
     ),
     _bounding(
         "degrees of raw rows",
-        "rows = self.raw(name) if self.promise.is_owning(name, key.name) else self.kept(name)",
+        "rows = self.raw(name) if self.promise.is_owning(name, key.name) else self.left(name)",
         "rows = self.raw(name)",
         "a unit moves as many degrees as it has rows, beyond any bound",
         f"{ENGINE}[1-0.0]",
@@ -1119,7 +1126,7 @@ MUTATIONS = (
     ),
     _accounting(
         "δ of one person in two tables",
-        "delta += d * math.exp(min(float(epsilon), 700.0))",
+        "delta += d * math.exp(min(round_up(epsilon), 700.0))",
         "delta += d",
         "who has a row in two protected tables is told too small a δ",
         TOGETHER,
