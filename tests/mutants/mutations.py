@@ -485,6 +485,13 @@ MUTATIONS = (
         SHARED,
     ),
     _calculus(
+        "degrees by blank rows",
+        " + blanks.gained + blanks.lost",
+        "",
+        "rows that begin or cease to be blank move no degree",
+        SHARED,
+    ),
+    _calculus(
         "presence of blank rows",
         "_Staying() if owns else self._blanks(key.target)",
         "_Staying()",
@@ -633,7 +640,7 @@ MUTATIONS = (
     ),
     _bounding(
         "degrees of raw rows",
-        "rows = self.raw(name) if self.promise.is_owning(name, key.name) else self.kept(name)",
+        "rows = self.raw(name) if self.promise.is_owning(name, key.name) else self.left(name)",
         "rows = self.raw(name)",
         "a unit moves as many degrees as it has rows, beyond any bound",
         f"{ENGINE}[1-0.0]",
@@ -1119,8 +1126,8 @@ MUTATIONS = (
     ),
     _accounting(
         "δ of one person in two tables",
-        "delta += d * math.exp(min(float(epsilon), 700.0))",
-        "delta += d",
+        "delta += d * math.exp(",
+        "delta += d + 0 * math.exp(",
         "who has a row in two protected tables is told too small a δ",
         TOGETHER,
     ),
