@@ -391,13 +391,6 @@ MUTATIONS = (
         "degrees by links", "return 0 if owning else self._removed(child)", "return 0", "degrees by links move nothing"
     ),
     _calculus(
-        "blank rows in degrees",
-        "self._removed(child) + blanks.gained + blanks.lost",
-        "self._removed(child)",
-        "rows that begin or cease to be blank leave the degrees of others as they are",
-        SHARED,
-    ),
-    _calculus(
         "degrees of owners under record",
         "return 2 * self._relationships(child)",
         "return self._relationships(child)",
@@ -489,6 +482,13 @@ MUTATIONS = (
         "total += bound * self._blanks(key.target)",
         "total += self._blanks(key.target)",
         "of the rows that a blank row owns one goes with it",
+        SHARED,
+    ),
+    _calculus(
+        "degrees by blank rows",
+        " + blanks.gained + blanks.lost",
+        "",
+        "rows that begin or cease to be blank move no degree",
         SHARED,
     ),
     _calculus(
@@ -1126,8 +1126,8 @@ MUTATIONS = (
     ),
     _accounting(
         "δ of one person in two tables",
-        "delta += d * math.exp(min(round_up(epsilon), 700.0))",
-        "delta += d",
+        "delta += d * math.exp(",
+        "delta += d + 0 * math.exp(",
         "who has a row in two protected tables is told too small a δ",
         TOGETHER,
     ),
@@ -1211,7 +1211,7 @@ MUTATIONS = (
     ),
     _curator(
         "choices before the charge",
-        "scale = selection_scale(worst, each)",
+        'scale = require_scale("scale", selection_scale(worst, each)) if worst else 0.0',
         "scale = (self._counts.marginals(view, [c.columns for c in candidates]), selection_scale(worst, each))[1]",
         "rows are read that nobody may have paid for",
         ORDER,

@@ -243,7 +243,7 @@ class Curator:
             for t in self.promise.protected
         }
         worst = max(by_table.values())
-        scale = selection_scale(worst, each)
+        scale = require_scale("scale", selection_scale(worst, each)) if worst else 0.0
         pay = {
             t: rho if x == worst else round_up(count * Fraction(selection_rho(x, scale)))
             for t, x in by_table.items()
@@ -271,6 +271,8 @@ class Curator:
           - Charged before rows are read; errors depend on the arguments alone.
         """
         self._refuse_key(table, column)
+        if column not in self.promise.database[table].column:
+            raise UsageError(f"table {table!r} has no column {column!r}, so it has no categories")
         view = View.of_table(table, (column,))
         moves = {t: self._movement(view, (), t) for t in self.promise.protected}
         worst = max(m.l2 for m in moves.values())

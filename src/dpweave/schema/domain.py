@@ -299,8 +299,13 @@ def degree(table: str, key: str) -> str:
 
     >>> degree("orders", "customer_id"), parse_degree("#orders.customer_id")
     ('#orders.customer_id', ('orders', 'customer_id'))
+
+    Tables may have dots in their names, and so may keys, whose are written otherwise.
+
+    >>> degree("shop.orders", "a.b%"), parse_degree(degree("shop.orders", "a.b%"))
+    ('#shop.orders.a%2Eb%25', ('shop.orders', 'a.b%'))
     """
-    return f"#{table}.{key}"
+    return f"#{table}.{key.replace('%', '%25').replace('.', '%2E')}"
 
 
 def parse_degree(column: str) -> tuple[str, str] | None:
@@ -308,7 +313,7 @@ def parse_degree(column: str) -> tuple[str, str] | None:
     if not column.startswith("#"):
         return None
     table, _, key = column[1:].rpartition(".")
-    return table, key
+    return table, key.replace("%2E", ".").replace("%25", "%")
 
 
 def presence(key: str) -> str:
