@@ -26,13 +26,13 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from dpweave.drafting import draft_plan
+from dpweave.engines.opening import open_source
+from dpweave.plan.plan import draft_plan
 from dpweave.privacy.bounding import Bounding
 from dpweave.privacy.counts import Counts
 from dpweave.schema.codec import Codec
+from dpweave.schema.database import Column, Database, ForeignKey, Table, Type
 from dpweave.schema.domain import Attribute, Bins, Categories, View
-from dpweave.schema.model import Column, Database, ForeignKey, Table, Type
-from dpweave.sources import open_source
 
 WORDS = tuple(f"kind {i}" for i in range(8))
 OWN, FAR = 7, 5
@@ -154,7 +154,7 @@ def naive(path: Path, *, sample: int = 12) -> float:
 
 def remote(rows: int) -> tuple[int, int]:
     """Round trips and bytes that a PostgreSQL server returns for bounding, and for all marginals of up to two columns."""
-    from dpweave.sinks import write
+    from dpweave.engines.writing import write
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

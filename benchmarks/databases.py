@@ -30,24 +30,24 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import dpweave as dw
-from dpweave.plan import Plan
+from dpweave.engines.opening import open_source
+from dpweave.evaluation import distances as measures
+from dpweave.evaluation.baselines import INDEPENDENT, RANDOM, RESAMPLED, SYNTHETIC, independent_columns, random_wiring
+from dpweave.evaluation.comparisons import associated, crossing_errors, crossings, degree_distances
+from dpweave.evaluation.evaluate import resolved
+from dpweave.model.coded_database import encode
+from dpweave.plan.plan import Plan
 from dpweave.privacy.accounting import rho_of_epsilon
 from dpweave.privacy.sensitivity import movement
-from dpweave.report import measures
-from dpweave.report.coding import encode
-from dpweave.report.comparing import RESAMPLED
-from dpweave.report.evaluation import associated, crossing_errors, crossings, degree_distances, resolved
 from dpweave.report.integrity import check
-from dpweave.report.rivals import INDEPENDENT, RANDOM, SYNTHETIC, independent_columns, random_wiring
 from dpweave.schema.domain import Attribute, View
-from dpweave.sources import open_source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
 
-    from dpweave.report.coding import CodedDatabase
+    from dpweave.model.coded_database import CodedDatabase
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "databases.json"

@@ -5,7 +5,7 @@
 Every case is a made-up database of two tables (parents, and children that each lead to one parent), with so many rows,
 columns, values per column, and one mechanism. A fresh process fits and samples it; CPU seconds are those of fit and
 sample together, memory is the peak of the process. Beside them stand the databases of benchmarks/databases.py, from its last
-runs. ``--constants`` solves for the constants in dpweave/forecast.py on this machine instead, by least squares on the
+runs. ``--constants`` solves for the constants in dpweave/explain/forecast.py on this machine instead, by least squares on the
 logarithm of errors. CPU seconds from a loaded machine are inflated up to twofold.
 """
 
@@ -129,7 +129,7 @@ class Point(NamedTuple):
 
 def points(done: list[dict[str, Any]]) -> list[Point]:
     """Made-up cases, and the databases of benchmarks/databases.py as they are in its file."""
-    from dpweave.plan import Plan
+    from dpweave.plan.plan import Plan
 
     out = []
     for d in done:
@@ -148,8 +148,8 @@ def points(done: list[dict[str, Any]]) -> list[Point]:
 def _point(name: str, chosen: Any, epsilon: float, seconds: float, peak: float | None) -> Point:
     from dataclasses import astuple
 
-    from dpweave.budget import allocate
-    from dpweave.forecast import predictions, work
+    from dpweave.budget.allocation import allocate
+    from dpweave.explain.forecast import predictions, work
 
     told = chosen.explain(epsilon=epsilon, delta=1e-6)
     found = predictions(chosen, allocate(chosen, epsilon=epsilon, delta=1e-6))
@@ -163,7 +163,7 @@ def constants(found: list[Point]) -> None:
 
     from scipy.optimize import minimize
 
-    from dpweave.forecast import BYTES, SECONDS, Work
+    from dpweave.explain.forecast import BYTES, SECONDS, Work
 
     names = [f.name for f in fields(Work)]
     for what, now, rows in (

@@ -28,17 +28,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpweave.links.base import LinkProblem, link_model, random_links
-from dpweave.links.degrees import Degrees, bucketed, buckets, degrees_of, seen, whole
-from dpweave.links.map import MAP
+from dpweave.links.degrees import Degrees, bucketed, degrees_of, seen, whole
+from dpweave.links.link_method import LinkProblem, link_model, random_links
+from dpweave.links.map_learner import MAP
 from dpweave.links.popularity import popularity, share_for
-from dpweave.links.types import RowTypes
-from dpweave.links.wiring import wire
-from dpweave.links.workload import answers_from_links, cross_workloads
+from dpweave.links.row_types import RowTypes
+from dpweave.links.wiring.wire import wire
+from dpweave.measure.cross_workloads import answers_from_links, cross_workloads
 from dpweave.privacy.accounting import rho_of_epsilon
+from dpweave.privacy.window import Units
+from dpweave.schema.degree_buckets import buckets
 from dpweave.tables.base import Structure, table_model
-from dpweave.tables.owned import degree_groups, degree_histogram
-from dpweave.window import Units
+from dpweave.tables.owned_row_counts import degree_groups, degree_histogram
 from tests.windows import ArrayWindow
 
 if TYPE_CHECKING:

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from paper import movielens_parquet, one_run
 
-from dpweave.links.base import LinkProblem
-from dpweave.links.block import Block
-from dpweave.links.pgd import PGD, solve
-from dpweave.links.projection import project_capped_simplex
-from dpweave.links.types import LinkOperator, RowTypes
-from dpweave.links.workload import answers_from_links, cross_workloads
+from dpweave.links.link_method import LinkProblem
+from dpweave.links.pgd_learner import PGD, solve
+from dpweave.links.relaxed.dense_block import Block
+from dpweave.links.relaxed.projections import project_capped_simplex
+from dpweave.links.row_types import LinkOperator, RowTypes
+from dpweave.measure.cross_workloads import answers_from_links, cross_workloads
 
 RESULTS = Path(__file__).with_suffix(".json")
 

@@ -24,13 +24,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import dpweave as dw
-from dpweave.links.base import RandomWiring
-from dpweave.links.pgd import PGD
-from dpweave.links.workload import answers_from_links, cross_workloads
-from dpweave.plan import ColumnPlan, Plan, TablePlan
-from dpweave.schema.arrow import type_of_arrow
+from dpweave.links.link_method import RandomWiring
+from dpweave.links.pgd_learner import PGD
+from dpweave.measure.cross_workloads import answers_from_links, cross_workloads
+from dpweave.plan.entries import ColumnPlan, TablePlan
+from dpweave.plan.plan import Plan
+from dpweave.schema.arrow_types import type_of_arrow
+from dpweave.schema.database import Column
 from dpweave.schema.domain import Categories
-from dpweave.schema.model import Column
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

@@ -29,9 +29,10 @@ def fitted(path: Path) -> None:
     import pandas as pd
 
     import dpweave as dw
-    from dpweave.plan import ColumnPlan, KeyPlan, Plan, TablePlan
+    from dpweave.plan.entries import ColumnPlan, KeyPlan, TablePlan
+    from dpweave.plan.plan import Plan
+    from dpweave.schema.database import Column, ForeignKey, Type
     from dpweave.schema.domain import Bins, Categories
-    from dpweave.schema.model import Column, ForeignKey, Type
 
     rng = np.random.default_rng(0)
     age, year = rng.integers(18, 78, USERS), rng.integers(1960, 2020, FILMS)

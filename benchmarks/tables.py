@@ -94,8 +94,8 @@ def ours(mechanism: str, codes: dict[str, np.ndarray], seed: int) -> dict[str, n
     from dpweave.privacy import selection
     from dpweave.privacy.accounting import rho_of_epsilon
     from dpweave.privacy.noise import SecureNoise
+    from dpweave.privacy.window import NoisyMarginal
     from dpweave.tables.base import Structure, table_model
-    from dpweave.window import NoisyMarginal
 
     class Wall:
         """The wall's noise and selection over codes in memory; neighbours differ in one row."""

@@ -22,10 +22,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import dpweave as dw
+from dpweave.engines.folder.data_package import PACKAGE_FILE, package_of
+from dpweave.engines.opening import open_source
+from dpweave.schema.database import Database, ForeignKey, Table
 from dpweave.schema.domain import Opaque
-from dpweave.schema.model import Database, ForeignKey, Table
-from dpweave.schema.package import PACKAGE_FILE, package_of
-from dpweave.sources import open_source
 
 PRIMARY = {
     "region": ("r_regionkey",),

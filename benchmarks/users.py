@@ -12,10 +12,10 @@ import math
 import numpy as np
 
 from dpweave.links.degrees import bucketed, degrees_of
-from dpweave.links.tilt import deal
-from dpweave.relations import ANY_DEGREE
+from dpweave.links.degrees_by_values import deal
+from dpweave.plan.relations import ANY_DEGREE
 from dpweave.tables.base import Structure, table_model
-from dpweave.tables.owned import degree_groups, degree_histogram
+from dpweave.tables.owned_row_counts import degree_groups, degree_histogram
 from dpweave.tables.woven import seen_through_links
 from tests.windows import ArrayWindow
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import dpweave as dw
-from dpweave.demo import make_shop
+from dpweave.cli.demo import make_shop
 from dpweave.schema.domain import Categories
 
 make_shop(Path("shop.duckdb"), rows=20_000)  # stands for your database

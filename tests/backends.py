@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from dpweave.schema.model import Column, Database, ForeignKey, Table, Type
+from dpweave.schema.database import Column, Database, ForeignKey, Table, Type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,7 +99,7 @@ def columns(**types: str) -> tuple[Column, ...]:
 
 def every_type() -> tuple[Table, pa.Table]:
     """A table with a column of every type, and rows at the ends of what each can hold."""
-    from dpweave.schema.arrow import arrow_schema
+    from dpweave.schema.arrow_types import arrow_schema
 
     utc = dt.UTC
     rows: dict[str, tuple[str, list[Any]]] = {

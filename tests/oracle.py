@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpweave.privacy.promise import Promise
+from dpweave.schema.database import Column, Database, ForeignKey, Table, Type
 from dpweave.schema.domain import (
     View,
     degree,
@@ -26,7 +27,6 @@ from dpweave.schema.domain import (
     presence,
     repetition,
 )
-from dpweave.schema.model import Column, Database, ForeignKey, Table, Type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

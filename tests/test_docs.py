@@ -15,7 +15,7 @@ from threading import Thread
 
 import pytest
 
-from dpweave import demo
+from dpweave.cli import demo
 from tests.browsing import WIDTHS, brightness, chromium, requested, show, unreadable
 
 ROOT = Path(__file__).parent.parent
@@ -113,7 +113,7 @@ def test_every_module_is_in_the_drawing_of_the_tree():
 def test_every_command_and_option_that_is_printed_exists():
     import typer
 
-    from dpweave.cli import app
+    from dpweave.cli.commands import app
 
     commands = typer.main.get_command(app).commands
     for page in PAGES:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import dpweave as dw
-from dpweave.plan import Plan
+from dpweave.plan.plan import Plan
 
 ROOT = Path(__file__).parents[1]
 PLANS = sorted((ROOT / "examples" / "plans").glob("*.toml"))

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import dpweave as dw
-from dpweave.certificate import Guarantee, said_together, statement
-from dpweave.draftnotes import draft_text
+from dpweave.cli.screen import after_draft
 from dpweave.errors import PlanError
-from dpweave.plan import Plan
+from dpweave.explain.draft_notes import draft_text
+from dpweave.plan.plan import Plan
 from dpweave.privacy.accounting import together
+from dpweave.privacy.certificate import Guarantee, said_together, statement
 from dpweave.schema.domain import Categories
-from dpweave.screen import after_draft
 
 SHOP = """
 CREATE TABLE employees (id INTEGER PRIMARY KEY, grade INTEGER NOT NULL);

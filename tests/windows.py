@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpweave.window import Bag, Candidate, Columns, FloatArray, IntArray, NoisyBag, NoisyMarginal, Units
+from dpweave.privacy.window import Bag, Candidate, Columns, NoisyBag, NoisyMarginal, Units
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
+
+    from dpweave.arrays import FloatArray, IntArray
 
 
 @dataclass(frozen=True)

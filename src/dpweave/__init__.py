@@ -7,25 +7,25 @@ from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dpweave.linking import Links, link
-    from dpweave.links.pgd import PGD
-    from dpweave.model import Model, load
-    from dpweave.pipeline import fit
-    from dpweave.plan import Plan
-    from dpweave.report.evaluation import Evaluation, evaluate
-    from dpweave.report.html import report
+    from dpweave.evaluation.evaluate import Evaluation, evaluate
+    from dpweave.fitting.fit import fit
+    from dpweave.fitting.link_tables import Links, link
+    from dpweave.links.pgd_learner import PGD
+    from dpweave.model.model import Model, load
+    from dpweave.plan.plan import Plan
+    from dpweave.report.html_report import report
 
 _HOMES = {
-    "Evaluation": "dpweave.report.evaluation",
-    "Links": "dpweave.linking",
-    "Model": "dpweave.model",
-    "PGD": "dpweave.links.pgd",
-    "Plan": "dpweave.plan",
-    "evaluate": "dpweave.report.evaluation",
-    "fit": "dpweave.pipeline",
-    "link": "dpweave.linking",
-    "load": "dpweave.model",
-    "report": "dpweave.report.html",
+    "Evaluation": "dpweave.evaluation.evaluate",
+    "Links": "dpweave.fitting.link_tables",
+    "Model": "dpweave.model.model",
+    "PGD": "dpweave.links.pgd_learner",
+    "Plan": "dpweave.plan.plan",
+    "evaluate": "dpweave.evaluation.evaluate",
+    "fit": "dpweave.fitting.fit",
+    "link": "dpweave.fitting.link_tables",
+    "load": "dpweave.model.model",
+    "report": "dpweave.report.html_report",
 }
 
 __all__ = ["PGD", "Evaluation", "Links", "Model", "Plan", "evaluate", "fit", "link", "load", "report"]

@@ -19,8 +19,8 @@ from scipy.stats import beta
 from dpweave.privacy.accounting import Budget, epsilon_of_rho
 from dpweave.privacy.curator import Curator
 from dpweave.privacy.ledger import Ledger
-from dpweave.window import Candidate
-from tests.engines import codec_of, open_frames
+from dpweave.privacy.window import Candidate
+from tests.engine_counts import codec_of, open_frames
 from tests.oracle import Rows, World
 
 if TYPE_CHECKING:

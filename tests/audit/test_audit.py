@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
-from dpweave.privacy import bags
 from dpweave.privacy import curator as curator_module
-from dpweave.privacy.bags import grid
+from dpweave.privacy import unit_sums
 from dpweave.privacy.curator import Curator
+from dpweave.privacy.unit_sums import grid
+from dpweave.privacy.window import Bag, NoisyMarginal
 from dpweave.schema.codec import Codec
+from dpweave.schema.database import Column, Type
 from dpweave.schema.domain import Attribute, Categories, View
-from dpweave.schema.model import Column, Type
-from dpweave.window import Bag, NoisyMarginal
 from tests.audit.harness import MISS, Pair, Runs, audit, collect, open_curator, zcdp_claim
 from tests.oracle import Rows, make_promise, unit_rows, without
 
@@ -365,8 +365,8 @@ def test_the_claim_stands_for_bags():
 
 def test_a_unit_that_is_not_clipped_is_caught(monkeypatch):
     def whole(units, cells, columns, bag, *, size):
-        far = bags.clipped_sum(units, cells, columns, replace(bag, clip=1e3), size=size)
-        return np.rint(far / bags.grid(1e3)[0] * bags.grid(bag.clip)[0]).astype(np.int64)
+        far = unit_sums.clipped_sum(units, cells, columns, replace(bag, clip=1e3), size=size)
+        return np.rint(far / unit_sums.grid(1e3)[0] * unit_sums.grid(bag.clip)[0]).astype(np.int64)
 
     monkeypatch.setattr("dpweave.privacy.counts.clipped_sum", whole)
     one, zero, rho = _bagged(RUNS // 5)

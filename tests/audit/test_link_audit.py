@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import dpweave as dw
-from dpweave import linking
+from dpweave.fitting import link_tables
 from dpweave.privacy import curator as curator_module
 from dpweave.privacy import release as release_module
 from dpweave.privacy.curator import Curator
@@ -59,23 +59,23 @@ class Reading:
         self.noise: Any = None
         self._opened: dict[str, Any] = {}
         self._read: dict[int, Curator] = {}
-        self._open = linking.open_source
-        monkeypatch.setattr(linking, "open_source", self._source)
-        monkeypatch.setattr(linking, "Curator", self._curator)
+        self._open = link_tables.open_source
+        monkeypatch.setattr(link_tables, "open_source", self._source)
+        monkeypatch.setattr(link_tables, "Curator", self._curator)
         coded = lru_cache(lambda table, columns: self._encode(self._tables[table], dict(columns)))
-        self._encode, self._tables = linking.encode_table, {}
+        self._encode, self._tables = link_tables.encode_table, {}
 
         def encode_table(table: pa.Table, codecs: Any) -> Any:
             self._tables[str(table)] = table
             return coded(str(table), tuple(codecs.items()))
 
-        monkeypatch.setattr(linking, "encode_table", encode_table)
+        monkeypatch.setattr(link_tables, "encode_table", encode_table)
         for module, name in (
             (curator_module, "gaussian_sigma"),
             (curator_module, "selection_scale"),
             (release_module, "epsilon_of_rho"),
             (release_module, "version"),
-            (linking, "rho_of_epsilon"),
+            (link_tables, "rho_of_epsilon"),
             (tables_module, "registered"),
         ):
             monkeypatch.setattr(module, name, lru_cache(getattr(module, name)))
@@ -168,13 +168,13 @@ def test_weak_noise_is_caught(reading: Reading) -> None:
 
 def test_the_true_number_of_links_is_caught(reading: Reading, monkeypatch: pytest.MonkeyPatch) -> None:
     """A release as it should be, and as many links as there really are: seen in the links alone."""
-    honest = linking._Task.count
+    honest = link_tables._Task.count
 
     def count(task: Any, curator: Any, plan: Any, *, rho: float) -> tuple[float, float]:
         _, scale = honest(task, curator, plan, rho=rho)
         return float(task.arrows["pairs"].num_rows), scale
 
-    monkeypatch.setattr(linking._Task, "count", count)
+    monkeypatch.setattr(link_tables._Task, "count", count)
     said, made, rho = collect("dropped", RUNS // 2)
     assert not audit(*said, zcdp_claim(rho)).broken
     assert audit(*made, zcdp_claim(rho)).broken

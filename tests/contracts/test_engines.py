@@ -14,14 +14,14 @@ import pyarrow as pa
 import pytest
 
 import dpweave as dw
-from dpweave.drafting import draft_plan
+from dpweave.engines.opening import open_source
+from dpweave.engines.writing import write
+from dpweave.plan.plan import draft_plan
 from dpweave.privacy.bounding import Bounding
 from dpweave.privacy.counts import Counts
 from dpweave.schema.codec import Codec
+from dpweave.schema.database import Database, ForeignKey, Table
 from dpweave.schema.domain import Attribute, Bins, Categories, View
-from dpweave.schema.model import Database, ForeignKey, Table
-from dpweave.sinks import write
-from dpweave.sources import open_source
 from tests.backends import columns
 
 SPARK = (

@@ -10,16 +10,8 @@ import numpy as np
 import pytest
 
 from dpweave.errors import BudgetError, DpweaveError, PlanError
-from dpweave.tables.base import (
-    Dependency,
-    FittedTable,
-    StructuralZero,
-    Structure,
-    TableModel,
-    registered,
-    restore,
-    table_model,
-)
+from dpweave.plan.mechanisms import registered
+from dpweave.tables.base import Dependency, FittedTable, StructuralZero, Structure, TableModel, restore, table_model
 from tests.windows import ArrayWindow
 
 MODELS = ("independent", "mst", "aim", "woven", "auto", "external")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 if TYPE_CHECKING:
-    from dpweave.window import IntArray
+    from dpweave.arrays import IntArray
 
 
 def folder() -> Path:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpweave.links.base import Kind, LinkProblem
+from dpweave.links.link_method import Kind, LinkProblem
 from tests.links.random_relations import Relation, random_relation
 from tests.windows import ArrayWindow
 
 if TYPE_CHECKING:
-    from dpweave.window import IntArray
+    from dpweave.arrays import IntArray
 
 KINDS: tuple[tuple[Kind, bool], ...] = (
     ("many-to-many", False),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from dpweave.window import IntArray
+    from dpweave.arrays import IntArray
 
 
 @dataclass(frozen=True)

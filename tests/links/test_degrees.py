@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpweave.errors import UsageError
-from dpweave.links.degrees import Degrees, bucketed, buckets, decode, fill, match_total, seen, telling_cuts, whole
+from dpweave.links.degrees import Degrees, bucketed, decode, fill, match_total, seen, telling_cuts, whole
+from dpweave.schema.degree_buckets import buckets
 
 
 def distance(a, b):

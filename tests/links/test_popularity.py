@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from dpweave.errors import UsageError
-from dpweave.links.base import LinkProblem
 from dpweave.links.degrees import Degrees
-from dpweave.links.map import MAP
+from dpweave.links.link_method import LinkProblem
+from dpweave.links.map_learner import MAP
 from dpweave.links.popularity import ENOUGH, HOPELESS, SHARE, popularity, share_for
-from dpweave.window import NoisyMarginal
+from dpweave.privacy.window import NoisyMarginal
 
 
 def _world(rng: np.random.Generator, rows: int = 1500) -> tuple[np.ndarray, dict[str, np.ndarray]]:

@@ -46,7 +46,7 @@ def _in(file: str, *tests: str):
 
 
 ACCOUNTING = "tests/privacy/test_accounting.py"
-BAGS = "tests/privacy/test_bags.py"
+BAGS = "tests/privacy/test_unit_sums.py"
 BOUNDING = "tests/privacy/test_bounding.py"
 COUNTS = "tests/privacy/test_counts.py"
 CURATOR = "tests/privacy/test_curator.py"
@@ -84,7 +84,7 @@ _promise = _in("promise.py", PROMISE)
 _calculus = _in("sensitivity.py", ENTITY)
 _bounding = _in("bounding.py", BOUNDING)
 _counts = _in("counts.py", COUNTS)
-_bags = _in("bags.py", *CLIPPED)
+_bags = _in("unit_sums.py", *CLIPPED)
 _noise = _in("noise.py", NOISE)
 _selection = _in("selection.py", SELECTION)
 _accounting = _in("accounting.py", ACCOUNTING)
@@ -566,7 +566,7 @@ MUTATIONS = (
         "self._check_single(table.name, key)",
         "pass",
         "a row that leads to two rows at once counts twice",
-        "tests/sources/test_collation.py",
+        "tests/engines/test_collation.py",
     ),
     _bounding(
         "bounds unchecked",
@@ -1074,7 +1074,7 @@ MUTATIONS = (
         "high=1e100, closed=True)) ** 2 / 2)",
         "high=1e100, closed=True)) ** 2 / 8)",
         "a mechanism of which only ε is known is charged as a choice",
-        "tests/test_external.py::test_the_price_of_an_epsilon_is_rounded_up",
+        "tests/fitting/test_external_rows.py::test_the_price_of_an_epsilon_is_rounded_up",
     ),
     _accounting(
         "shares rounded up",

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import dpweave as dw
+from dpweave.engines.opening import open_source
 from dpweave.errors import SourceError
 from dpweave.privacy.accounting import Budget
 from dpweave.privacy.bounding import Bounding
@@ -20,10 +21,9 @@ from dpweave.privacy.noise import InsecureNoise
 from dpweave.privacy.promise import Promise
 from dpweave.privacy.sensitivity import movement
 from dpweave.schema.codec import Codec
+from dpweave.schema.database import Column, Database, ForeignKey, Table, Type
 from dpweave.schema.domain import Categories, View
-from dpweave.schema.model import Column, Database, ForeignKey, Table, Type
-from dpweave.sources import open_source
-from tests.engines import engine_order, open_frames, open_sqlite
+from tests.engine_counts import engine_order, open_frames, open_sqlite
 from tests.oracle import Rows, make_promise
 
 INT = Type("integer")

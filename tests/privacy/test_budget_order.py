@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpweave.budget.spending import read
 from dpweave.errors import BudgetError, PlanError, UsageError
 from dpweave.privacy.accounting import Budget
 from dpweave.privacy.curator import Curator
 from dpweave.privacy.ledger import Ledger
 from dpweave.privacy.release import Release
+from dpweave.privacy.window import Bag, Candidate
 from dpweave.schema.codec import Codec
+from dpweave.schema.database import Column, Type
 from dpweave.schema.domain import Attribute, Categories, View
-from dpweave.schema.model import Column, Type
-from dpweave.spending import read
-from dpweave.window import Bag, Candidate
-from tests.engines import open_frames
+from tests.engine_counts import open_frames
 from tests.oracle import make_promise
 
 TABLES = {"users": (("x",), {}), "orders": (("x",), {"user": "users"})}

@@ -11,9 +11,9 @@ import pytest
 
 from dpweave.privacy.sensitivity import movement
 from dpweave.schema.codec import Codec
+from dpweave.schema.database import Column, Type
 from dpweave.schema.domain import Attribute, Bins, View
-from dpweave.schema.model import Column, Type
-from tests.engines import as_cells, both_ways, engine_counts, engine_order, open_frames, open_sqlite, seen_cells
+from tests.engine_counts import as_cells, both_ways, engine_counts, engine_order, open_frames, open_sqlite, seen_cells
 from tests.oracle import (
     World,
     bound,

@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpweave.certificate import Certificate, statement
 from dpweave.errors import UsageError
 from dpweave.privacy.accounting import Budget, epsilon_of_rho, rho_of_epsilon, subtract
-from dpweave.privacy.bags import grid
+from dpweave.privacy.certificate import Certificate, statement
 from dpweave.privacy.curator import Curator
 from dpweave.privacy.ledger import Ledger
 from dpweave.privacy.noise import InsecureNoise, NoiseSource
 from dpweave.privacy.release import certify, guarantees
+from dpweave.privacy.unit_sums import grid
+from dpweave.privacy.window import Bag, Candidate
 from dpweave.schema.codec import Codec
+from dpweave.schema.database import Column, Type
 from dpweave.schema.domain import Attribute, Categories, View
-from dpweave.schema.model import Column, Type
-from dpweave.window import Bag, Candidate
-from tests.engines import open_frames
+from tests.engine_counts import open_frames
 from tests.oracle import make_promise
 
 TABLES = {"users": (("x",), {}), "movies": (("x",), {}), "ratings": (("x",), {"user": "users", "movie": "movies"})}

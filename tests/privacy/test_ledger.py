@@ -17,13 +17,13 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
+from dpweave.budget.running_fits import begin as begin_run
+from dpweave.budget.running_fits import is_going
+from dpweave.budget.spending import DatabaseSummary, read
 from dpweave.errors import BudgetError, LedgerError, UsageError
 from dpweave.privacy import ledger as module
 from dpweave.privacy.accounting import Budget, Cost, epsilon_of_rho, rho_of_epsilon, split, subtract
 from dpweave.privacy.ledger import Cap, Ledger, release, set_cap
-from dpweave.running import begin as begin_run
-from dpweave.running import is_going
-from dpweave.spending import DatabaseSummary, read
 
 LIMIT = Budget(1.0, 1e-6)
 
@@ -386,7 +386,7 @@ CROWD = """
 import sys
 from dpweave.errors import BudgetError
 from dpweave.privacy.accounting import Budget, Cost
-from dpweave.running import begin
+from dpweave.budget.running_fits import begin
 path, limit, steps = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
 print("ready", flush=True)
 sys.stdin.readline()
@@ -480,7 +480,7 @@ def test_what_a_dead_run_reserved_is_given_back_and_what_it_spent_is_not(path: P
 DYING = """
 import sys, time
 from dpweave.privacy.accounting import Budget, Cost
-from dpweave.running import begin
+from dpweave.budget.running_fits import begin
 limit = float(sys.argv[2])
 with begin(sys.argv[1], database="shop", limit=Budget(limit), tables=["users"], delta=1e-6, label=None) as ledger:
     ledger.charge(Cost({"users": limit / 4}, {}), what={})

@@ -19,26 +19,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dpweave.engines.opening import open_source
 from dpweave.privacy.sensitivity import movement
-from dpweave.schema.model import Column, Database, ForeignKey, Table
-from dpweave.sources import open_source
+from dpweave.schema.database import Column, Database, ForeignKey, Table
 from tests.backends import postgres  # noqa: F401 - a fixture
-from tests.engines import engine_counts
-from tests.oracle import (
-    World,
-    entity_neighbours,
-    keys_of,
-    random_view,
-    random_world,
-    record_neighbour,
-    units,
-)
+from tests.engine_counts import engine_counts
+from tests.oracle import World, entity_neighbours, keys_of, random_view, random_world, record_neighbour, units
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from dpweave.engines.source_base import Source
     from dpweave.privacy.promise import Promise
-    from dpweave.sources.base import Source
     from tests.oracle import Rows
 
 SPLIT = 3

@@ -14,14 +14,7 @@ import pytest
 from dpweave.errors import DpweaveError, UsageError
 from dpweave.privacy import noise as module
 from dpweave.privacy.accounting import gaussian_rho, selection_rho, selection_scale
-from dpweave.privacy.noise import (
-    LARGEST_SCALE,
-    InsecureNoise,
-    NoiseSource,
-    SecureNoise,
-    threshold_delta,
-    threshold_for,
-)
+from dpweave.privacy.noise import LARGEST_SCALE, InsecureNoise, NoiseSource, SecureNoise, threshold_delta, threshold_for
 
 SOURCES = [pytest.param(SecureNoise(), id="secure"), pytest.param(InsecureNoise(3), id="insecure")]
 both = pytest.mark.parametrize("noise", SOURCES)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dpweave.certificate import statement
 from dpweave.errors import PlanError
+from dpweave.privacy.certificate import statement
 from dpweave.privacy.promise import Promise
-from dpweave.schema.model import Column, Database, ForeignKey, Table, Type
+from dpweave.schema.database import Column, Database, ForeignKey, Table, Type
 from tests.oracle import make_promise
 
 TABLES = {

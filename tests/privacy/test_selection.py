@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 from dpweave.errors import UsageError
 from dpweave.privacy.noise import InsecureNoise, SecureNoise
 from dpweave.privacy.selection import LARGEST_CELLS, LARGEST_COUNT, check_candidates, score, select, sensitivity
-from dpweave.window import Candidate
+from dpweave.privacy.window import Candidate
 
 weights = st.floats(0, 1000)
 penalties = st.floats(-1e9, 1e9)

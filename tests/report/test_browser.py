@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dpweave.report.evaluation import STAMP, evaluate
-from dpweave.report.html import report
+from dpweave.evaluation.evaluate import evaluate
+from dpweave.evaluation.figures import STAMP
+from dpweave.report.html_report import report
 from tests.browsing import WIDTHS, chromium, requested, show, unreadable
-from tests.report.test_html import SECTIONS
+from tests.report.test_html_report import SECTIONS
 from tests.report.worlds import model, shop, shop_plan
 
 if TYPE_CHECKING:

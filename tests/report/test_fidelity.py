@@ -8,10 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpweave.links.bags import marginals
-from dpweave.model import release_to_dict
+from dpweave.measure.public_row_sums import marginals
+from dpweave.model.file_format import release_to_dict
 from dpweave.privacy.release import Measured, Release
-from dpweave.report.estimates import (
+from dpweave.privacy.window import Bag, NoisyBag, NoisyMarginal
+from dpweave.report.fidelity import fidelity
+from dpweave.report.noisy_estimates import (
     Distribution,
     Estimate,
     Pair,
@@ -22,9 +24,7 @@ from dpweave.report.estimates import (
     noise_moments,
     summed,
 )
-from dpweave.report.fidelity import fidelity
 from dpweave.schema.domain import Attribute, Bins, View
-from dpweave.window import Bag, NoisyBag, NoisyMarginal
 from tests.report.worlds import model, shop, shop_plan
 
 

@@ -9,15 +9,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpweave.constraints import Determined, Ordered
-from dpweave.report.coding import encode
+from dpweave.model.coded_database import encode
+from dpweave.plan.rules import Determined, Ordered
 from dpweave.report.integrity import check, rows_in_cycles
 from tests.report.worlds import shop, shop_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dpweave.plan import Plan
+    from dpweave.plan.plan import Plan
 
 Tables = dict[str, pa.Table]
 

@@ -9,13 +9,13 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from dpweave.model import load
-from dpweave.pipeline import fit
-from dpweave.plan import Plan
-from dpweave.report.evaluation import evaluate
+from dpweave.evaluation.baselines import SYNTHETIC
+from dpweave.evaluation.evaluate import evaluate
+from dpweave.fitting.fit import fit
+from dpweave.model.model import load
+from dpweave.plan.plan import Plan
 from dpweave.report.fidelity import fidelity
-from dpweave.report.html import render
-from dpweave.report.rivals import SYNTHETIC
+from dpweave.report.html_report import render
 from tests.report.worlds import shop, shop_plan
 
 if TYPE_CHECKING:

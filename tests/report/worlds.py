@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from dpweave.certificate import Certificate, Guarantee
-from dpweave.plan import ColumnPlan, KeyPlan, Plan, TablePlan
+from dpweave.model.coded_database import encode
+from dpweave.plan.entries import ColumnPlan, KeyPlan, TablePlan
+from dpweave.plan.plan import Plan
+from dpweave.plan.relations import relations
+from dpweave.privacy.certificate import Certificate, Guarantee
 from dpweave.privacy.release import Measured, Release
-from dpweave.relations import relations
-from dpweave.report.coding import encode
+from dpweave.privacy.window import NoisyMarginal
+from dpweave.schema.database import Column, ForeignKey, Type
 from dpweave.schema.domain import Attribute, Bins, Categories, Opaque, View
-from dpweave.schema.model import Column, ForeignKey, Type
-from dpweave.window import NoisyMarginal
 
 if TYPE_CHECKING:
     from dpweave.schema.codec import Codec
@@ -213,7 +214,7 @@ def model(tables: dict[str, pa.Table], *, sigma: float, seed: int = 0, plan: Pla
 
 
 def _domain(plan: Plan, table: str, name: str) -> Any:
-    from dpweave.relations import derived_codecs
+    from dpweave.plan.relations import derived_codecs
 
     known: dict[str, Codec] = derived_codecs(plan, table) if table not in plan.public else {}
     return known[name].domain if name in known else plan.table[table].column[name].domain

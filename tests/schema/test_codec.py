@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpweave.engines.opening import open_source
 from dpweave.schema import codec as codec_module
-from dpweave.schema.arrow import arrow_type
+from dpweave.schema.arrow_types import arrow_type
 from dpweave.schema.codec import OTHER, Codec
+from dpweave.schema.database import Column, Database, Table, Type
 from dpweave.schema.domain import Bins, Categories, Opaque, even_bins, to_axis
-from dpweave.schema.model import Column, Database, Table, Type
-from dpweave.sources import open_source
 
 FEW = settings(max_examples=25, deadline=None)
 
@@ -210,7 +210,7 @@ def test_sqlite_collations_do_not_multiply_rows():
 def test_bins_over_everything_a_type_can_hold():
     """Learning starts from bins over the whole type; engines must accept every edge of them."""
     from dpweave.schema.domain import Learn, bins_at
-    from dpweave.tables.ranges import far_points, known_points
+    from dpweave.tables.learned_ranges import far_points, known_points
 
     kinds = [Type("integer", bits=b, signed=s) for b in (8, 16, 32, 64) for s in (True, False)]
     kinds += [

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpweave.errors import PlanError
+from dpweave.schema.database import Column, Type
 from dpweave.schema.domain import (
     Attribute,
     Bins,
@@ -25,7 +26,6 @@ from dpweave.schema.domain import (
     size,
     to_axis,
 )
-from dpweave.schema.model import Column, Type
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpweave.schema.model import Column, Type
+from dpweave.schema.database import Column, Type
 from dpweave.schema.placeholders import placeholders, texts_for
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dpweave.privacy.window import Candidate
 from dpweave.schema.domain import View
-from dpweave.window import Candidate
 from tests.privacy.test_curator import LINKED, _curator
 
 RUNS = 6000

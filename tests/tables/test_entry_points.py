@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 import dpweave as dw
-from dpweave.budget import allocate
+from dpweave.budget.allocation import allocate
 from dpweave.errors import PlanError
-from dpweave.plan import Plan
-from dpweave.tables.base import registered
+from dpweave.plan.mechanisms import registered
+from dpweave.plan.plan import Plan
 
 if TYPE_CHECKING:
     from pathlib import Path

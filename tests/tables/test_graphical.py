@@ -16,10 +16,10 @@ from dpweave.tables.base import Structure
 from dpweave.tables.graphical import inference
 from dpweave.tables.graphical.estimation import Factors, Measurement, Zero, estimate
 from dpweave.tables.graphical.inference import Calibrated, Engine, Placement
-from dpweave.tables.graphical.large import estimate_large
-from dpweave.tables.graphical.projection import Projection
-from dpweave.tables.graphical.rows import apportion, assign, generate
-from dpweave.tables.graphical.tree import junction_tree, model_cells
+from dpweave.tables.graphical.junction_tree import junction_tree, model_cells
+from dpweave.tables.graphical.mbi_estimation import estimate_large
+from dpweave.tables.graphical.row_generation import apportion, assign, generate
+from dpweave.tables.graphical.sub_marginals import Projection
 from tests.windows import ArrayWindow
 
 

@@ -16,19 +16,20 @@ import pandas as pd
 import pytest
 
 import dpweave as dw
-from dpweave.budget import Task, allocate
-from dpweave.pipeline import _learn_domain
+from dpweave.budget.allocation import allocate
+from dpweave.budget.tasks import Task
+from dpweave.cli.screen import spent_words
+from dpweave.engines.opening import open_source
+from dpweave.fitting.fit import _learn_domain
 from dpweave.privacy.accounting import Budget, rho_of_epsilon
 from dpweave.privacy.curator import Curator
 from dpweave.privacy.ledger import Ledger
 from dpweave.privacy.noise import InsecureNoise
+from dpweave.privacy.window import NoisyMarginal
 from dpweave.schema.codec import Codec
+from dpweave.schema.database import Column, Type
 from dpweave.schema.domain import Bins, Learn, to_axis
-from dpweave.schema.model import Column, Type
-from dpweave.screen import spent_words
-from dpweave.sources import open_source
-from dpweave.tables.ranges import ENOUGH, Look, body, learn_bins, rows_needed
-from dpweave.window import NoisyMarginal
+from dpweave.tables.learned_ranges import ENOUGH, Look, body, learn_bins, rows_needed
 
 INTEGER, FLOAT, DATE, STAMP = Type("integer"), Type("float"), Type("date"), Type("timestamp")
 MONEY, TIME = Type("decimal", precision=12, scale=2), Type("time")

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from dpweave.errors import BudgetError, PlanError, UsageError
-from dpweave.tables import base
+from dpweave.measure.purse import Purse
+from dpweave.plan import mechanisms
 from dpweave.tables.auto import choose
-from dpweave.tables.base import Dependency, FittedTable, Purse, StructuralZero, Structure, restore, table_model
+from dpweave.tables.base import Dependency, FittedTable, StructuralZero, Structure, restore, table_model
 from dpweave.tables.external import External
 from dpweave.tables.graphical.estimation import Measurement
 from dpweave.tables.independent import REGISTRATION, Independent
@@ -25,7 +26,7 @@ from tests.windows import ArrayWindow
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dpweave.window import Columns, NoisyMarginal
+    from dpweave.privacy.window import Columns, NoisyMarginal
 
 
 def planted(rows: int = 3000, seed: int = 0) -> tuple[dict[str, np.ndarray], dict[str, int]]:
@@ -452,11 +453,11 @@ def test_external_rows_are_used_equally_often() -> None:
 
 def test_an_entry_point_brings_a_mechanism(monkeypatch: pytest.MonkeyPatch) -> None:
     points = (
-        EntryPoint("borrowed", "dpweave.tables.independent:REGISTRATION", base.ENTRY_POINTS),
-        EntryPoint("broken", "dpweave.tables.independent:Independent", base.ENTRY_POINTS),
+        EntryPoint("borrowed", "dpweave.tables.independent:REGISTRATION", mechanisms.ENTRY_POINTS),
+        EntryPoint("broken", "dpweave.tables.independent:Independent", mechanisms.ENTRY_POINTS),
     )
-    monkeypatch.setattr(base, "entry_points", lambda group: points if group == base.ENTRY_POINTS else ())
-    assert "borrowed" in base.registered()
+    monkeypatch.setattr(mechanisms, "entry_points", lambda group: points if group == mechanisms.ENTRY_POINTS else ())
+    assert "borrowed" in mechanisms.registered()
     assert isinstance(table_model("borrowed"), Independent)
     codes, shape = planted(200)
     fitted = fit("borrowed", ArrayWindow(codes, shape, seed=0), rho=0.1)

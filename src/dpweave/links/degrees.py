@@ -19,7 +19,7 @@ from dpweave.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dpweave.window import FloatArray, IntArray
+    from dpweave.arrays import FloatArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -70,23 +70,10 @@ def seen(degrees: IntArray, bound: int) -> FloatArray:
     return np.asarray(np.minimum(1.0, bound / np.maximum(degrees, 1)), dtype=np.float64)
 
 
-def buckets(cap: int, *, fine: int = 4, growth: float = 1.25) -> tuple[int, ...]:
-    """Edges of buckets: every degree up to ``fine`` by itself, then wider ones up to ``cap``; more counts as ``cap``.
-
-    >>> buckets(10)
-    (0, 1, 2, 3, 4, 5, 7, 9, 11)
-    """
-    if cap < 1 or fine < 0 or growth <= 1:
-        raise UsageError(f"buckets up to {cap}, {fine} by themselves, growing by {growth}, make no sense")
-    edges = list(range(min(cap, fine) + 2))
-    while edges[-1] <= cap:
-        edges.append(min(max(edges[-1] + 1, int(np.ceil(edges[-1] * growth))), cap + 1))
-    return tuple(edges)
-
-
 def bucketed(degrees: IntArray, edges: Sequence[int]) -> IntArray:
     """Bucket of each degree; what lies above the last edge counts with the last bucket.
 
+    >>> from dpweave.schema.degree_buckets import buckets
     >>> bucketed(np.array([0, 4, 6, 99]), buckets(10))
     array([0, 4, 5, 7])
     """

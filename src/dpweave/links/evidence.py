@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpweave.links.degrees import UNKNOWN, Degrees
-from dpweave.links.scene import Scene, Stage
+from dpweave.links.fit_inputs import Scene, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dpweave.links.base import LinkProblem
-    from dpweave.links.scene import Residual
-    from dpweave.window import Noisy
+    from dpweave.links.fit_inputs import Residual
+    from dpweave.links.link_method import LinkProblem
+    from dpweave.privacy.window import Noisy
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@ r"""How often each row of a public table is led to, from one noisy count per row
 Of n public rows, row j is led to :math:`\lambda_j b_j` times in the view; :math:`b_j` is what its columns say, and
 :math:`\lambda_j` what is its own. The noisy count :math:`y_j` has noise of scale σ.
 
-1. **Columns.** :math:`b_j` is a ridge regression of the counts on the columns (:func:`dpweave.links.tilt.tilts`): sums over
+1. **Columns.** :math:`b_j` is a ridge regression of the counts on the columns (:func:`dpweave.links.degrees_by_values.tilts`): sums over
    many rows are precise where single rows are not.
 2. **Rows.** λ is log-normal with the variance that counts show beyond noise, and no less than chance gives it: one over the mean
    count. Where rows are many, some steps of expectation maximisation (Laird 1978) give its law the shape that counts show. The
@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpweave.links.tilt import COEFFICIENTS, tilts
+from dpweave.links.degrees_by_values import COEFFICIENTS, tilts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dpweave.window import FloatArray, IntArray
+    from dpweave.arrays import FloatArray, IntArray
 
 SHARE = 0.25
 """The most of a relation's budget that is spent on counting targets one by one."""

@@ -12,13 +12,13 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING, Any
 
+from dpweave.engines.source_base import EXACT, ROW
 from dpweave.errors import SourceError
-from dpweave.sources.base import EXACT, ROW
 
 if TYPE_CHECKING:
+    from dpweave.engines.source_base import Source
     from dpweave.privacy.promise import Promise
-    from dpweave.schema.model import ForeignKey, Table
-    from dpweave.sources.base import Source
+    from dpweave.schema.database import ForeignKey, Table
 
 
 DEEP = 2

@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
-from dpweave.privacy.bags import clipped_sum
+from dpweave.privacy.unit_sums import clipped_sum
 from dpweave.schema.covering import cover, summed
 from dpweave.schema.domain import Attribute, newcomer, parse_degree, parse_newcomer, parse_presence, parse_repetition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from dpweave.arrays import IntArray
     from dpweave.privacy.bounding import Bounding
+    from dpweave.privacy.window import Bag, Columns
     from dpweave.schema.codec import Codec
+    from dpweave.schema.database import ForeignKey
     from dpweave.schema.domain import Path, Scalar, View
-    from dpweave.schema.model import ForeignKey
-    from dpweave.window import Bag, Columns, IntArray
 
 T = TypeVar("T")
 Codes = np.ndarray[Any, Any]

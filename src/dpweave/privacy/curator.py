@@ -20,24 +20,24 @@ from dpweave.privacy.accounting import (
     selection_scale,
     split,
 )
-from dpweave.privacy.bags import checked, grid
 from dpweave.privacy.bounding import Bounding
 from dpweave.privacy.counts import Counts
 from dpweave.privacy.noise import SecureNoise, require_scale, threshold_for
 from dpweave.privacy.release import Bagged, Discovered, Measured, Release, Selected
 from dpweave.privacy.sensitivity import movement, units_of
+from dpweave.privacy.unit_sums import checked, grid
+from dpweave.privacy.window import Bag, Candidate, Columns, NoisyBag, NoisyMarginal, Units
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import MAX_CELLS, Categories, View, newcomer, parse_newcomer
-from dpweave.window import Bag, Candidate, Columns, NoisyBag, NoisyMarginal, Units
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from dpweave.engines.source_base import Source
     from dpweave.privacy.ledger import Ledger
     from dpweave.privacy.noise import NoiseSource
     from dpweave.privacy.promise import Promise
     from dpweave.schema.domain import Scalar
-    from dpweave.sources.base import Source
 
 
 class Curator:
@@ -323,7 +323,7 @@ class Curator:
 
 @dataclass(frozen=True)
 class CuratorWindow:
-    """A :class:`~dpweave.window.Window` on one view of a Curator."""
+    """A :class:`~dpweave.privacy.window.Window` on one view of a Curator."""
 
     _curator: Curator
     view: View

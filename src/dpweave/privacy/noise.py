@@ -26,7 +26,7 @@ from dpweave.privacy.accounting import gaussian_rho, require_number, selection_r
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dpweave.window import IntArray
+    from dpweave.arrays import IntArray
 
 SMALLEST_SCALE, LARGEST_SCALE = 2.0**-50, 2.0**50
 """The largest noise passes 2**62 with a probability below exp(-2**23), so counts and noise never leave int64."""

@@ -7,13 +7,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from dpweave.errors import PlanError, nearest
-from dpweave.schema.graph import KeyGraph
+from dpweave.schema.key_graph import KeyGraph
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from dpweave.schema.database import Database, ForeignKey, Table
     from dpweave.schema.domain import Path
-    from dpweave.schema.model import Database, ForeignKey, Table
 
 Neighbours = Literal["entity", "record"]
 _TEXTS = {"text", "uuid", "enum", "json", "array", "unknown"}

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from dpweave.certificate import Certificate, Guarantee, caveats, statement
 from dpweave.privacy.accounting import Cost, epsilon_of_rho, subtract
+from dpweave.privacy.certificate import Certificate, Guarantee, caveats, statement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from dpweave.privacy.ledger import Ledger
     from dpweave.privacy.promise import Promise
+    from dpweave.privacy.window import NoisyBag, NoisyMarginal
     from dpweave.schema.domain import Domain, View
-    from dpweave.window import NoisyBag, NoisyMarginal
 
 
 @dataclass(frozen=True)

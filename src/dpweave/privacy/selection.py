@@ -20,8 +20,9 @@ from dpweave.privacy.accounting import require_number, round_up
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dpweave.arrays import IntArray
     from dpweave.privacy.noise import NoiseSource
-    from dpweave.window import Candidate, IntArray
+    from dpweave.privacy.window import Candidate
 
 GRID = 1024
 """Weights and penalties are multiples of 1/GRID."""
@@ -61,7 +62,7 @@ def score(counts: IntArray, candidate: Candidate) -> float:
     float64, and so is its quotient by 1024. Clipping and the minimum do not expand distances, so one unit moves the
     score by at most (a/1024)·Δ₁. No step fails or warns for any counts. ∎
 
-    >>> from dpweave.window import Candidate
+    >>> from dpweave.privacy.window import Candidate
     >>> score(np.array([3, 5]), Candidate(("colour",), np.array([1.2, 9.0]), weight=0.5, penalty=1.0))
     2.0
     """

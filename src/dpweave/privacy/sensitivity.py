@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpweave.errors import UsageError
+from dpweave.privacy.window import Units
 from dpweave.schema.domain import parse_degree, parse_newcomer, parse_presence, parse_repetition
-from dpweave.window import Units
 
 if TYPE_CHECKING:
     from dpweave.privacy.promise import Promise
+    from dpweave.schema.database import ForeignKey
     from dpweave.schema.domain import Path, View
-    from dpweave.schema.model import ForeignKey
 
 
 @dataclass(frozen=True)

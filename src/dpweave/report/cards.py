@@ -5,13 +5,13 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from dpweave.report import drawing
-from dpweave.report.drawing import percent
-from dpweave.report.page import table
+from dpweave.report import svg_figures
+from dpweave.report.html_page import table
+from dpweave.report.svg_figures import percent
 
 if TYPE_CHECKING:
-    from dpweave.report.estimates import Distribution, Pair
     from dpweave.report.fidelity import Fidelity, RelationView, TableView
+    from dpweave.report.noisy_estimates import Distribution, Pair
 
 MOST_NUMBERS = 40
 """Rows of the tables of numbers under a plot."""
@@ -63,18 +63,20 @@ def _one_table(view: TableView) -> str:
 
 
 def _column(d: Distribution) -> str:
-    drawn = len(drawing.shown_codes(d, drawing.MOST_COLUMNS if drawing.is_histogram(d) else drawing.MOST_BARS))
+    drawn = len(
+        svg_figures.shown_codes(d, svg_figures.MOST_COLUMNS if svg_figures.is_histogram(d) else svg_figures.MOST_BARS)
+    )
     left_out = f" The {drawn} commonest of {d.last:,} values are drawn." if drawn < d.last else ""
     beyond = " Larger numbers do not occur." if d.last < len(d.labels) else ""
     agreed = "" if d.measured_shares is None else f"{d.agreeing} of {len(d.labels):,} agree with the measurement."
     return (
         f'<figure><div class="head"><h4>{escape(d.name)}</h4><span class="unit">{escape(d.kind)}</span></div>'
-        f"{drawing.plot(d)}<figcaption>{agreed}{left_out}{beyond}</figcaption>{_numbers(d)}</figure>"
+        f"{svg_figures.plot(d)}<figcaption>{agreed}{left_out}{beyond}</figcaption>{_numbers(d)}</figure>"
     )
 
 
 def _numbers(d: Distribution) -> str:
-    codes = drawing.shown_codes(d, MOST_NUMBERS)
+    codes = svg_figures.shown_codes(d, MOST_NUMBERS)
     shares = d.measured_shares
     rows = [
         (
@@ -188,11 +190,11 @@ def _capped(evidence: float) -> str:
 
 
 def _pair(p: Pair) -> str:
-    measured, copy, most = drawing.heat_maps(p)
+    measured, copy, most = svg_figures.heat_maps(p)
     drawn = (
         ""
-        if max(p.synthetic.shape) <= drawing.MOST_CELLS
-        else f" The {drawing.MOST_CELLS} commonest values of each column are drawn."
+        if max(p.synthetic.shape) <= svg_figures.MOST_CELLS
+        else f" The {svg_figures.MOST_CELLS} commonest values of each column are drawn."
     )
     verdict = (
         f"Stands {_capped(p.evidence)} σ out of the noise; the copy keeps {p.kept:.2f} of it (1 is all, 0 is random wiring)."

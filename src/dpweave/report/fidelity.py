@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dpweave.budget import Task, link_method
-from dpweave.links import clipped
-from dpweave.links.bags import marginals
-from dpweave.links.centred import counts_of, is_owned
-from dpweave.links.clipped import is_clipped
-from dpweave.links.degrees import buckets
+from dpweave.budget.tasks import Task, link_method
+from dpweave.measure import clipped_counts
+from dpweave.measure.centred_counts import counts_of, is_owned
+from dpweave.measure.clipped_counts import is_clipped
+from dpweave.measure.public_row_sums import marginals
+from dpweave.model.coded_database import CodedDatabase, bucketed, encode, labels
+from dpweave.plan.relations import degree_codecs, derived_codecs, relations
 from dpweave.privacy.release import Measured
-from dpweave.relations import degree_codecs, derived_codecs, relations
-from dpweave.report.coding import CodedDatabase, bucketed, encode, labels
-from dpweave.report.estimates import Distribution, Estimate, Pair, combined, summed
 from dpweave.report.integrity import Check, check
+from dpweave.report.noisy_estimates import Distribution, Estimate, Pair, combined, summed
 from dpweave.schema.codec import Codec
+from dpweave.schema.database import Column, Type
+from dpweave.schema.degree_buckets import buckets
 from dpweave.schema.domain import Bins, Learn, Opaque, degree, parse_degree, parse_presence
-from dpweave.schema.model import Column, Type
 from dpweave.tables.auto import ChosenTable
 
 if TYPE_CHECKING:
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from dpweave.model import Model
-    from dpweave.plan import ColumnPlan
-    from dpweave.relations import Relation
+    from dpweave.arrays import FloatArray, IntArray
+    from dpweave.model.model import Model
+    from dpweave.plan.entries import ColumnPlan
+    from dpweave.plan.relations import Relation
     from dpweave.schema.domain import Attribute
-    from dpweave.window import FloatArray, IntArray
 
 MOST_PAIRS = 300
 """Pairs of columns that are compared for one relation."""
@@ -270,7 +270,9 @@ def _link_measurements(model: Model, coded: CodedDatabase, relation: Relation) -
     sizes = [{n: _seen_codec(model, relation, a).size for n, a in side} for side in (relation.left, relation.right)]
     for bagged in bags:
         if is_clipped(bagged.noisy):
-            found.append(_Counts(Measured(what, bagged.view, (), clipped.counts_of(bagged.noisy, links=links)), None))
+            found.append(
+                _Counts(Measured(what, bagged.view, (), clipped_counts.counts_of(bagged.noisy, links=links)), None)
+            )
             continue
         rows = links * _shares(model, coded, relation, [attributes[c] for c in bagged.noisy.bag.columns])
         if is_owned(bagged.noisy, sizes[0]):

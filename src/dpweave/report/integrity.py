@@ -7,20 +7,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpweave.constraints import broken
-from dpweave.report.coding import column_of
-from dpweave.schema.arrow import arrow_type
-from dpweave.schema.graph import KeyGraph
+from dpweave.schema.arrow_types import arrow_type
+from dpweave.schema.key_graph import KeyGraph
+from dpweave.schema.key_lookup import column_of
+from dpweave.weaving.rule_repair import broken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
-    from dpweave.plan import KeyPlan, Plan
-    from dpweave.report.coding import CodedDatabase
-    from dpweave.schema.model import Table
-    from dpweave.window import IntArray
+    from dpweave.arrays import IntArray
+    from dpweave.model.coded_database import CodedDatabase
+    from dpweave.plan.entries import KeyPlan
+    from dpweave.plan.plan import Plan
+    from dpweave.schema.database import Table
 
 
 @dataclass(frozen=True)

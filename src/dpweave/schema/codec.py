@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpweave.schema.arrow import arrow_type
+from dpweave.schema.arrow_types import arrow_type
 from dpweave.schema.domain import Bins, Categories, Domain, Opaque, Scalar, size, to_axis
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dpweave.schema.model import Column
-    from dpweave.window import IntArray
+    from dpweave.arrays import IntArray
+    from dpweave.schema.database import Column
 
 CASE_LIMIT = 64
 """Categories up to which a CASE expression is used; longer lists are looked up by a join."""

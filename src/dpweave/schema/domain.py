@@ -19,7 +19,7 @@ from dpweave.errors import PlanError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dpweave.schema.model import Column, Type
+    from dpweave.schema.database import Column, Type
 
 Scalar: TypeAlias = bool | int | float | str | Decimal | date | datetime | time
 Path: TypeAlias = tuple[str, ...]
@@ -57,7 +57,7 @@ class Bins:
     spots: tuple[tuple[Scalar, Scalar, float], ...] = ()
     """Where values lie inside bins: intervals ``[from, to)`` with weights. A bin without any is filled evenly."""
     learned: str | None = None
-    """How well a learned range was learned: ``well``, ``coarse`` or ``not`` (:mod:`dpweave.tables.ranges`); None if it was declared."""
+    """How well a learned range was learned: ``well``, ``coarse`` or ``not`` (:mod:`dpweave.tables.learned_ranges`); None if it was declared."""
 
     def __post_init__(self) -> None:
         if len(self.edges) < 2:
@@ -196,7 +196,7 @@ def _is_value(kind: Type, value: Scalar) -> bool:
 def even_bins(kind: Type, low: Scalar, high: Scalar, bins: int, *, step: float | None = None) -> Bins:
     """Return bins of equal width over ``[low, high]``, with edges of the column's own type.
 
-    >>> from dpweave.schema.model import Type
+    >>> from dpweave.schema.database import Type
     >>> even_bins(Type("integer"), 0, 9, 4).edges, even_bins(Type("integer"), 1, 3, 8).edges
     ((0, 3, 5, 8, 10), (1, 2, 3, 4))
     """

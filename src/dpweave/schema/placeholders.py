@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpweave.schema.arrow import arrow_type
+from dpweave.schema.arrow_types import arrow_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dpweave.schema.model import Column
-    from dpweave.window import IntArray
+    from dpweave.arrays import IntArray
+    from dpweave.schema.database import Column
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 FORMS = (
@@ -30,7 +30,7 @@ FORMS = (
 def room(column: Column) -> int | None:
     """How many different values can be made up for a column; None where there is no end to them.
 
-    >>> from dpweave.schema.model import Column, Type
+    >>> from dpweave.schema.database import Column, Type
     >>> room(Column("code", Type("text", length=2))), room(Column("nr", Type("integer", bits=8))), room(Column("x", Type("uuid")))
     (1295, 127, None)
     """
@@ -108,7 +108,7 @@ def placeholders(
 def texts_for(column: Column, numbers: IntArray) -> pa.Array:
     """Return made-up texts that fit the column's length.
 
-    >>> from dpweave.schema.model import Column, Type
+    >>> from dpweave.schema.database import Column, Type
     >>> texts_for(Column("email", Type("text")), np.array([7])).to_pylist()
     ['person7@example.com']
     >>> texts_for(Column("code", Type("text", length=4)), np.array([7, 36])).to_pylist()

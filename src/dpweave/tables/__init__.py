@@ -1,1 +1,14 @@
-"""Table models: clients of the wall that turn noisy marginals of one table into rows."""
+"""Table mechanisms: from noisy marginals of one table to rows of codes. Clients of the wall, which never hold rows.
+
+Lives here:
+  - ``base``: what a mechanism is. One file per mechanism: ``aim``, ``mst``, ``independent``, ``woven``, ``external``;
+    ``auto`` chooses one. The name of the file is the name in the plan (``dpweave.plan.mechanisms``).
+  - ``graphical``: graphical models from noisy marginals. ``session`` and ``reduction``: what such mechanisms share.
+  - ``learned_domains``: domains learned under the budget. ``centred_rows``: counts of owned rows.
+
+Does not live here: sources, exact counts, the Curator. Links may not import tables.
+
+Start with ``base``, then ``mst``.
+
+Also here: ``learned_ranges``, ``owned_row_counts``.
+"""

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpweave.errors import UsageError
+from dpweave.privacy.window import Candidate, Columns
 from dpweave.tables.base import Registration, Structure
-from dpweave.tables.graphical.table import GraphicalTable, restore
+from dpweave.tables.graphical.graphical_table import GraphicalTable, restore
 from dpweave.tables.session import Session, graded, polish
-from dpweave.window import Candidate, Columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from dpweave.window import FloatArray, Window
+    from dpweave.arrays import FloatArray
+    from dpweave.privacy.window import Window
 
 MAX_PREDICTED = 1 << 23
 """Cells of all candidates' predictions together: 64 megabytes."""

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from dpweave.arrays import FloatArray, IntArray
+    from dpweave.privacy.window import Columns, Window
     from dpweave.tables.base import FittedTable
-    from dpweave.window import Columns, FloatArray, IntArray, Window
 
 FAINT = 0.01
 """Pair noise, as a share of the rows, above which tables with degree columns come out better woven than by AIM."""

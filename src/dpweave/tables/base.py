@@ -1,6 +1,6 @@
 """What a table model is, what it may know, and how one is found by name.
 
-A model is fitted through a :class:`~dpweave.window.Window` for an amount of rho and never sees rows. What
+A model is fitted through a :class:`~dpweave.privacy.window.Window` for an amount of rho and never sees rows. What
 comes out, a :class:`FittedTable`, depends on noisy counts alone: it may be sampled and stored for nothing.
 """
 
@@ -9,27 +9,29 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, entry_points, version
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from dpweave.errors import BudgetError, PlanError, UsageError, nearest
+from dpweave.errors import PlanError, UsageError, nearest
+from dpweave.measure.purse import Purse as Purse  # noqa: PLC0414 - other packages import it from here
+from dpweave.plan.mechanisms import BUILT_IN, ENTRY_POINTS, added, registered
 from dpweave.schema.domain import MAX_CELLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from dpweave.window import Columns, FloatArray, IntArray, Window
+    from dpweave.arrays import FloatArray, IntArray
+    from dpweave.privacy.window import Columns, Window
+
 
 BoolArray = npt.NDArray[np.bool_]
 
-ENTRY_POINTS = "dpweave.table_models"
-BUILT_IN = {name: f"dpweave.tables.{name}" for name in ("aim", "auto", "external", "independent", "mst", "woven")}
 MAX_MODEL_CELLS = 1 << 21
 """Cells all factors of a fitted model may have together: sixteen megabytes, of which estimation holds a few copies. More
-than that is left to mbi (:mod:`dpweave.tables.graphical.large`)."""
+than that is left to mbi (:mod:`dpweave.tables.graphical.mbi_estimation`)."""
 
 
 OLDEST_MBI = 2
@@ -207,16 +209,11 @@ class Registration:
     restore: Callable[[dict[str, Any], dict[str, npt.NDArray[Any]]], FittedTable]
 
 
-def registered() -> tuple[str, ...]:
-    """Every known name, sorted."""
-    return tuple(sorted({*BUILT_IN, *(point.name for point in entry_points(group=ENTRY_POINTS))}))
-
-
 def _registration(name: str) -> Registration:
     if name in BUILT_IN:
         found: object = import_module(BUILT_IN[name]).REGISTRATION
     else:
-        points = [point for point in entry_points(group=ENTRY_POINTS) if point.name == name]
+        points = [point for point in added() if point.name == name]
         if not points:
             raise PlanError(f"no table mechanism is called {name!r}; {nearest(name, registered())}")
         found = points[0].load()
@@ -242,42 +239,3 @@ def table_model(name: str, **options: Any) -> TableModel:
 def restore(name: str, state: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> FittedTable:
     """Rebuild what ``state()`` of a table fitted by the model called ``name`` returned."""
     return _registration(name).restore(state, arrays)
-
-
-@dataclass
-class Purse:
-    """An amount of rho that is handed out to the last digit.
-
-    Shares are rounded down to a multiple of 2^-30 of the leading bit of ``rho``. Then every partial sum and the rest
-    are floating-point numbers, so the parts add up to ``rho`` exactly, in any order.
-
-    >>> purse = Purse(0.1)
-    >>> parts = [purse.take(0.03), purse.take(0.05), purse.rest()]
-    >>> sum(parts) == 0.1
-    True
-    """
-
-    rho: float
-    left: float = field(init=False)
-    _grain: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.rho) and self.rho > 0):
-            raise BudgetError(
-                f"a table model needs a positive share of rho, got {self.rho}; raise its share in the plan"
-            )
-        self.left = self.rho
-        self._grain = math.ldexp(1.0, math.frexp(self.rho)[1] - 31)
-
-    def take(self, rho: float) -> float:
-        """Hand out ``rho`` rounded down to the grain (at least one grain), which must leave something."""
-        share = max(math.floor(rho / self._grain), 1) * self._grain
-        if not share < self.left:
-            raise BudgetError(f"a share of {rho} does not fit into what is left, {self.left}")
-        self.left -= share
-        return share
-
-    def rest(self) -> float:
-        """Hand out all that is left."""
-        share, self.left = self.left, 0.0
-        return share

@@ -17,14 +17,16 @@ import numpy.typing as npt
 
 from dpweave.errors import PlanError, UsageError, nearest
 from dpweave.links.degrees import Degrees
-from dpweave.tables.base import Purse, Registration, Structure
+from dpweave.measure.purse import Purse
+from dpweave.privacy.window import NoisyMarginal
+from dpweave.tables.base import Registration, Structure
 from dpweave.tables.woven import LEARNER, spread, value_problem, values_of
-from dpweave.window import NoisyMarginal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from dpweave.window import Columns, FloatArray, IntArray, Window
+    from dpweave.arrays import FloatArray, IntArray
+    from dpweave.privacy.window import Columns, Window
 
 SINGLES = 0.4
 """Share of rho for the own distributions of columns that are woven on."""

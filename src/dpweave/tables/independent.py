@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpweave.tables.base import Registration, Structure
-from dpweave.tables.graphical.table import GraphicalTable, restore
+from dpweave.tables.graphical.graphical_table import GraphicalTable, restore
 from dpweave.tables.session import Session, polish
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dpweave.window import Window
+    from dpweave.privacy.window import Window
 
 
 @dataclass(frozen=True)

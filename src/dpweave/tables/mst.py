@@ -7,15 +7,15 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from dpweave.errors import UsageError
+from dpweave.privacy.window import Candidate, Columns
 from dpweave.tables.base import Registration, Structure
-from dpweave.tables.graphical.table import GraphicalTable, restore
+from dpweave.tables.graphical.graphical_table import GraphicalTable, restore
 from dpweave.tables.session import Session, graded, polish
-from dpweave.window import Candidate, Columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from dpweave.window import Window
+    from dpweave.privacy.window import Window
 
 MAX_PREDICTED = 1 << 24
 """Cells of all candidates' predictions together: 128 megabytes."""

@@ -11,12 +11,13 @@ import numpy as np
 
 from dpweave.errors import PlanError
 from dpweave.tables.base import BoolArray, StructuralZero, Structure
-from dpweave.tables.graphical.rows import apportion
+from dpweave.tables.graphical.row_generation import apportion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dpweave.window import Columns, FloatArray, IntArray
+    from dpweave.arrays import FloatArray, IntArray
+    from dpweave.privacy.window import Columns
 
 
 @dataclass(frozen=True)

@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpweave.tables.base import MAX_MODEL_CELLS, Purse, Structure
+from dpweave.measure.purse import Purse
+from dpweave.tables.base import MAX_MODEL_CELLS, Structure
 from dpweave.tables.graphical.estimation import Estimate, Measurement, Zero, estimate
-from dpweave.tables.graphical.large import estimate_large
-from dpweave.tables.graphical.table import GraphicalTable, require_possible
-from dpweave.tables.graphical.tree import Variables, model_cells
+from dpweave.tables.graphical.graphical_table import GraphicalTable, require_possible
+from dpweave.tables.graphical.junction_tree import Variables, model_cells
+from dpweave.tables.graphical.mbi_estimation import estimate_large
 from dpweave.tables.reduction import Merge, reduce
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from dpweave.arrays import FloatArray
+    from dpweave.privacy.window import Columns, NoisyMarginal, Window
     from dpweave.tables.reduction import Reduction
-    from dpweave.window import Columns, FloatArray, NoisyMarginal, Window
 
 COUNT_WEIGHT = 0.2
 """Budget of the row count, where the model has to measure it, relative to that of one column."""

@@ -1,7 +1,7 @@
 r"""Columns woven one after the other, each shrunk towards independence of those before it.
 
 A table is a chain of one-to-many relations: every row is linked to one value of its next column. Each relation is fitted
-by the link learner (:mod:`dpweave.links.map`): a column's own distribution is the average of all noisy marginals it is in,
+by the link learner (:mod:`dpweave.links.map_learner`): a column's own distribution is the average of all noisy marginals it is in,
 by their variances, and how it depends on the columns before comes from noisy pairs, shrunk by empirical Bayes. Where noise
 drowns a dependence the column stays independent, so at small budgets this beats models that fit what they measured as if
 it were true.
@@ -20,20 +20,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpweave.errors import PlanError
-from dpweave.links.base import LinkProblem
 from dpweave.links.degrees import Degrees, whole
-from dpweave.links.map import MAP
-from dpweave.links.projection import project_capped_simplex
-from dpweave.tables.base import Purse, Registration, Structure
+from dpweave.links.link_method import LinkProblem
+from dpweave.links.map_learner import MAP
+from dpweave.links.relaxed.projections import project_capped_simplex
+from dpweave.measure.purse import Purse
+from dpweave.privacy.window import Columns, NoisyMarginal
+from dpweave.tables.base import Registration, Structure
 from dpweave.tables.session import Session
-from dpweave.window import Columns, FloatArray, IntArray, NoisyMarginal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import numpy.typing as npt
 
-    from dpweave.window import Window
+    from dpweave.arrays import FloatArray, IntArray
+    from dpweave.privacy.window import Window
 
 COUNT = 0.02
 """Share of rho for the number of rows, where nobody measured it before."""

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpweave.tables.graphical.inference import Calibrated, Engine, Placement
-from dpweave.tables.graphical.projection import Projection
-from dpweave.tables.graphical.tree import Variables, junction_tree
+from dpweave.tables.graphical.junction_tree import Variables, junction_tree
+from dpweave.tables.graphical.sub_marginals import Projection
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from dpweave.arrays import FloatArray
     from dpweave.tables.base import BoolArray
-    from dpweave.window import FloatArray
 
 MEMORY = 6
 """Steps that the acceleration looks back."""

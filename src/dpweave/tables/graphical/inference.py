@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from dpweave.tables.graphical.tree import JunctionTree, Variables
-    from dpweave.window import FloatArray
+    from dpweave.arrays import FloatArray
+    from dpweave.tables.graphical.junction_tree import JunctionTree, Variables
 
 
 class Placement:

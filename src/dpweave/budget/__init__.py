@@ -1,0 +1,13 @@
+"""Who gets how much of the budget, and why. Depends on public facts alone.
+
+Lives here:
+  - ``tasks``: everything that a fit asks. ``priorities``: what a share is worth to a task.
+  - ``allocation``: epsilon and delta shared over the tasks.
+  - ``spending``: what a ledger says, for people.
+
+Does not live here: what a mechanism costs, and the ledger itself (``privacy.accounting``, ``privacy.ledger``).
+
+Start with ``allocation``.
+
+Also here: ``running_fits``.
+"""

@@ -1,0 +1,167 @@
+r"""How one budget is shared over everything a fit has to ask (PRIVACY §5).
+
+A protected table t has :math:`\rho_t` to spend: ρ less what the makers of tables made elsewhere declare for it. A task i has
+a weight :math:`w_i` and touches some protected tables. With :math:`W_t = \sum_{i \ni t} w_i`, it gets
+:math:`\rho_i = w_i \min_{t \in i} \rho_t / W_t`. Then no column of the ledger passes its :math:`\rho_t`, whatever the weights:
+:math:`\sum_{i \ni t} \rho_i \le \sum_{i \ni t} w_i \rho_t / W_t = \rho_t`. Tasks that touch different tables do not compete.
+
+Weights: the plan's shares divide the budget between learned domains, sizes, tables and links. Domains and sizes share
+theirs evenly; tables and links by what each is worth (:mod:`dpweave.budget.priorities`), worked out for every protected table among the
+tasks that touch it. A task that touches several takes the smallest of its parts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from dpweave.budget.priorities import Worth, relation_worth, shares, table_worth
+from dpweave.budget.tasks import Task, favoured, is_category, serving, tasks, touched
+from dpweave.errors import BudgetError, PlanError, UsageError
+from dpweave.plan.relations import (
+    relations,
+)
+from dpweave.plan.rule_checks import require_possible
+from dpweave.privacy.accounting import (
+    Cost,
+    epsilon_of_rho,
+    require_number,
+    rho_of_epsilon,
+    round_down,
+    round_up,
+    subtract,
+)
+from dpweave.privacy.sensitivity import movement
+from dpweave.schema.domain import View
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from dpweave.plan.plan import Plan
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """What each task may spend, and the limits they were cut from."""
+
+    rho: float
+    delta: float
+    spent_delta: float
+    """The part of delta for learned categories and for tables made elsewhere; the rest converts rho."""
+    tasks: Mapping[Task, float]
+    category_delta: float
+    """Delta for each learned list of categories."""
+
+
+def _require_served(plan: Plan) -> None:
+    """Refuse workloads that nothing would measure."""
+    for workload, task in serving(plan):
+        if task is None:
+            raise PlanError(
+                f"{workload.declared} is seen from {workload.base!r}, but no table that is fitted here and no learned "
+                "relation holds all of it; let its foreign keys be learned (method), or drop it"
+            )
+
+
+def allocate(plan: Plan, *, epsilon: float, delta: float) -> Allocation:
+    """Share (epsilon, delta) over the tasks of ``plan``; depends on public facts alone."""
+    require_number("epsilon", epsilon, low=0)
+    require_number("delta", delta, low=0, high=1)
+    require_possible(plan)
+    _require_served(plan)
+    todo = tasks(plan)
+    reach = {task: touched(plan, task) for task in todo}
+    categories = [t for t in todo if is_category(plan, t)]
+    elsewhere = sum(declared_costs(plan).values(), Cost.zero())
+    used = max(elsewhere.delta.values(), default=0.0)
+    for_categories = subtract(delta, used) * plan.shares.delta_domains if categories else 0.0
+    spent_delta = round_up(Fraction(used) + Fraction(for_categories))
+    if not subtract(delta, spent_delta) > 0:
+        raise BudgetError(
+            f"tables made elsewhere declare a delta of {used:g}, all of the {delta:g} asked for; ask for more"
+        )
+    rho = rho_of_epsilon(epsilon, delta=subtract(delta, spent_delta))
+    left = {t: Fraction(rho) - elsewhere.exact[0].get(t, 0) for t in plan.promise.protected}
+    _require_left(left, elsewhere, epsilon=epsilon, delta=subtract(delta, spent_delta))
+    weights = _weights(plan, todo, reach, rho)
+    given = _filled(weights, reach, left)
+    if any(not share > 0 for share in given.values()):
+        raise UsageError(f"epsilon {epsilon:g} is too small to be shared over {len(todo)} tasks")
+    most = max((sum(t in reach[i] for i in categories) for t in plan.promise.protected), default=0)
+    each = round_down(Fraction(for_categories) / most) if most else 0.0
+    return Allocation(rho, delta, spent_delta, given, each)
+
+
+def _filled(
+    weights: Mapping[Task, Fraction], reach: Mapping[Task, tuple[str, ...]], left: Mapping[str, Fraction]
+) -> dict[Task, float]:
+    """Give every task as much per weight as the scarcest table it touches allows: the scarcest first, then what others have left.
+
+    No table passes what it has ``left``, and one that shares no task with a scarcer table spends it all.
+    """
+    rest, open_ = dict(left), set(weights)
+    given: dict[Task, float] = {}
+    while open_:
+        load = {t: sum((weights[i] for i in open_ if t in reach[i]), Fraction()) for t in rest}
+        scarcest = min((t for t in rest if load[t]), key=lambda t: rest[t] / load[t])
+        ratio = rest[scarcest] / load[scarcest]
+        for task in [i for i in open_ if scarcest in reach[i]]:
+            given[task] = round_down(weights[task] * ratio)
+            open_.remove(task)
+            for t in reach[task]:
+                rest[t] -= Fraction(given[task])
+    return {task: given[task] for task in weights}
+
+
+def declared_costs(plan: Plan) -> dict[str, Cost]:
+    """What each table made elsewhere is charged: its declared cost, for every protected table whose units it shows."""
+    found = {}
+    for name in plan.promise.private:
+        external = plan.table[name].external
+        if external is not None:
+            columns = tuple(c.name for c in plan.table[name].modelled)
+            view = View.of_table(name, columns)
+            units = [t for t in plan.promise.protected if movement(plan.promise, view, columns, t).l1 > 0]
+            found[name] = Cost(dict.fromkeys(units, external.cost), dict.fromkeys(units, external.delta))
+    return found
+
+
+def _require_left(left: Mapping[str, Fraction], elsewhere: Cost, *, epsilon: float, delta: float) -> None:
+    for table, rest in left.items():
+        if not rest > 0:
+            spent = elsewhere.rho[table]
+            raise BudgetError(
+                f"tables made elsewhere declare rho {spent:g} for {table!r}, which leaves nothing of epsilon {epsilon:g}; "
+                f"ask for more than {epsilon_of_rho(spent, delta=delta):.4g}, or declare the rho of their mechanism"
+            )
+
+
+def _weights(
+    plan: Plan, todo: tuple[Task, ...], reach: Mapping[Task, tuple[str, ...]], rho: float
+) -> dict[Task, Fraction]:
+    """Return each task's part of its group's share, the smallest one over the protected tables it touches."""
+    share = {group: float(getattr(plan.shares, group)) for group in dict.fromkeys(i.group for i in todo)}
+    parts: dict[Task, list[Fraction]] = {i: [] for i in todo}
+    for t in plan.promise.protected:
+        present = dict.fromkeys(i.group for i in todo if t in reach[i])
+        for group in present:
+            members = [i for i in todo if i.group == group and t in reach[i]]
+            budget = rho * share[group] / sum(share[g] for g in present)
+            for i, part in zip(members, _parts(plan, group, members, budget), strict=True):
+                parts[i].append(Fraction(share[group]) * Fraction(part))
+    return {i: min(found) for i, found in parts.items()}
+
+
+def _parts(plan: Plan, group: str, members: Sequence[Task], rho: float) -> list[float]:
+    if group in ("tables", "links"):
+        return shares([_worth(plan, task) for task in members], rho=rho)
+    return [1 / len(members)] * len(members)
+
+
+def _worth(plan: Plan, task: Task) -> Worth:
+    declared = favoured(plan, task)
+    if task.group == "tables":
+        return table_worth(plan, task.table, weight=task.weight * (1 + sum(declared.values())))
+    relation = next(r for r in relations(plan) if (r.table, r.key) == (task.table, task.item))
+    return relation_worth(plan, relation, weight=task.weight, favoured=declared)

@@ -1,0 +1,254 @@
+r"""What a share of the budget is worth to a table or a relation, by public facts alone.
+
+A task counts P marginals of about s cells each over n rows, and one unit moves each of them by Δ. If it gets ρ and splits
+it evenly, then :math:`\sigma^2 = P \Delta^2 / (2\rho)`, and noise alone puts the shares of a marginal about
+:math:`c/\sqrt\rho` off in L1, with :math:`c = \Delta s \sqrt{P/2} / n`. Before anything is counted they are off by a: links
+lean away from chance by a coefficient of variance :math:`\tau^2` per cell (:mod:`dpweave.measure.design`), so
+:math:`a = \tau\sqrt{s}`, and never by more than 2. Shrinking by evidence joins the two:
+
+.. math:: e(\rho) = \frac{a}{\sqrt{1 + \rho/\rho_0}}, \qquad \rho_0 = (c/a)^2.
+
+**Sharing.** :math:`\sum_i w_i e_i(\rho_i)` under :math:`\sum_i \rho_i = R` is convex. Its minimum has equal slopes λ
+wherever something is spent:
+
+.. math:: \rho_i = \rho_{0i} \Bigl[\Bigl(\frac{w_i a_i}{2\lambda\rho_{0i}}\Bigr)^{2/3} - 1\Bigr]_+ .
+
+Where counts are much better than ignorance (:math:`\rho_i \gg \rho_{0i}`) this is :math:`\rho_i \propto (w_i c_i)^{2/3}`
+as for errors :math:`c_i/\sqrt{\rho_i}`. What the budget cannot tell from noise anyway is not bought.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import reduce
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from dpweave.measure.centred_counts import clip_for
+from dpweave.measure.clipped_counts import USUAL
+from dpweave.measure.design import DECAY, FIRST_ORDER, STRONG, STRONGER
+from dpweave.plan.relations import degree_codecs, is_centred, measured_columns, presence_codecs
+from dpweave.privacy.sensitivity import movement, units_of
+from dpweave.privacy.window import Units
+from dpweave.schema.domain import Learn, Opaque, View, parse_presence, size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from dpweave.plan.plan import Plan
+    from dpweave.plan.relations import Relation
+    from dpweave.schema.domain import Attribute, Path
+
+UNDECLARED_ROWS = 10_000
+"""Rows that a protected table is taken to have where the plan does not say; an owner is taken to use half of its bounds."""
+UNKNOWN_CATEGORIES = 12
+UNKNOWN_DEGREES = 6
+"""Codes that a column is taken to have whose domain is still to be learned."""
+UNKNOWN = 1.0
+"""Variance of the cells of a column of which nothing is known."""
+SELECTIVE = 0.25
+"""Variance of the cells of a column by which it may be told who is linked to (fathers by age and sex, films by genre)."""
+LEAST = 0.3
+"""No task gets less than this part of an even share, since all of this rests on guesses."""
+
+
+@dataclass(frozen=True)
+class Worth:
+    """A task's error as a function of what it gets: ``weight * error / sqrt(1 + rho / halfway)``.
+
+    ``beside`` is another part of it, bought at the same slope.
+    """
+
+    weight: float
+    error: float
+    halfway: float
+    beside: Worth | None = None
+
+    @classmethod
+    def of(cls, *, weight: float, marginals: int, cells: float, moved: float, rows: float, variance: float) -> Worth:
+        """Work out a and ρ₀ as in the module's formulas."""
+        error = min(math.sqrt(variance * cells), 2.0)
+        noise = moved * cells * math.sqrt(marginals / 2) / rows
+        return cls(weight, error, max((noise / error) ** 2, 1e-300))
+
+    def left(self, rho: float) -> float:
+        """Weighted error that is left for ``rho``."""
+        return self.weight * self.error / math.sqrt(1 + rho / self.halfway)
+
+    def bought(self, slope: float) -> float:
+        """How much to spend so that a little more would lower the error by ``slope`` per unit of rho."""
+        own = self.halfway * max(math.pow(self.weight * self.error / (2 * slope * self.halfway), 2 / 3) - 1.0, 0.0)
+        return own if self.beside is None else own + self.beside.bought(slope)
+
+    @property
+    def steepest(self) -> float:
+        """How much the first of rho lowers the error, per unit."""
+        own = self.weight * self.error / (2 * self.halfway)
+        return own if self.beside is None else max(own, self.beside.steepest)
+
+
+def shares(worths: Sequence[Worth], *, rho: float) -> list[float]:
+    """Split ``rho`` so that the errors add up to the least; returns parts of one, none below three tenths of an even part.
+
+    >>> few, many = (
+    ...     Worth.of(weight=1, marginals=4, cells=20, moved=d, rows=10_000, variance=1.0) for d in (1, 8)
+    ... )
+    >>> [round(s, 2) for s in shares([few, many], rho=1.0)]  # as 1 to 8^(2/3) = 4, but for the least part
+    [0.29, 0.71]
+    """
+    steepest = max(w.steepest for w in worths)
+    low, high = math.log(steepest) - 1.0, math.log(steepest)
+    while sum(w.bought(math.exp(low)) for w in worths) < rho:
+        low -= 4.0
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if sum(w.bought(math.exp(middle)) for w in worths) > rho else (low, middle)
+    found = [w.bought(math.exp(low)) for w in worths]
+    total = sum(found)
+    return [LEAST / len(worths) + (1 - LEAST) * x / total for x in found]
+
+
+def table_worth(plan: Plan, table: str, *, weight: float) -> Worth:
+    """Worth of the columns of a table, about which nothing is known before."""
+    columns = measured_columns(plan, table)
+    own = tuple(c for c in columns if parse_presence(c) is None) or columns
+    sizes = [codes(plan, table, c) for c in columns]
+    return Worth.of(
+        weight=weight * len(columns),
+        marginals=len(columns),
+        cells=_typical(sizes),
+        moved=moved(plan, View.of_table(table, columns), own[:1]),
+        rows=seen_rows(plan, table),
+        variance=UNKNOWN,
+    )
+
+
+def relation_worth(
+    plan: Plan, relation: Relation, *, weight: float, favoured: Mapping[tuple[str, ...], float] = MappingProxyType({})
+) -> Worth:
+    """Worth of the links of a relation, which lean a little away from chance (:mod:`dpweave.measure.design`).
+
+    ``favoured`` are declared workloads, by the columns of the view, with weights. Of them nothing is taken as known, so that little
+    is needed to tell much; at weight 1 they count as much as all the rest. Nor is much known of who is linked to at all, where that
+    are some rows and not others.
+    """
+    left, right = varying(plan, relation)
+    sizes = {**left, **right}
+    rows = seen_rows(plan, relation.table)
+    rest = Worth.of(
+        weight=weight * len(sizes),
+        marginals=len(left) * len(right),
+        cells=_typical(left.values()) * _typical(right.values()),
+        moved=moved(plan, relation.view, (next(iter(left)), next(iter(right)))),
+        rows=rows,
+        variance=FIRST_ORDER * DECAY * (1 - STRONG + STRONG * STRONGER),
+    )
+    parts = [rest]
+    if _is_selective(plan, relation):
+        parts.append(
+            Worth.of(
+                weight=weight * len(right),
+                marginals=len(right),
+                cells=_typical(right.values()),
+                moved=moved(plan, relation.view, (next(iter(right)),)),
+                rows=rows,
+                variance=SELECTIVE,
+            )
+        )
+    if favoured:
+        declared = Worth.of(
+            weight=1.0,
+            marginals=len(favoured),
+            cells=_typical([math.prod(sizes.get(c, 1) for c in columns) for columns in favoured]),
+            moved=max(moved(plan, relation.view, columns) for columns in favoured),
+            rows=rows,
+            variance=UNKNOWN,
+        )
+        much = sum(favoured.values()) * rest.weight * rest.error / declared.error
+        parts.append(replace(declared, weight=much))
+    return reduce(lambda beside, part: replace(part, beside=beside), parts[1:], rest)
+
+
+def _is_selective(plan: Plan, relation: Relation) -> bool:
+    """Whether a key may lead to some rows of its target rather than to others: a public one, or one that links and may be null."""
+    table = plan.database[relation.table]
+    key = table.key[relation.key]
+    if plan.promise.is_owning(relation.table, relation.key) or relation.joint is not None:
+        return False
+    return not plan.promise.is_private(key) or table.is_nullable(key)
+
+
+def varying(plan: Plan, relation: Relation) -> tuple[dict[str, int], dict[str, int]]:
+    """Columns of either side that can differ from row to row, with about how many codes they have."""
+    sides = (
+        {name: seen_codes(plan, relation.table, a, relation.view.linked) for name, a in side}
+        for side in (relation.left, relation.right)
+    )
+    left, right = ({name: n for name, n in side.items() if n > 1} for side in sides)
+    return left, right
+
+
+def seen_codes(plan: Plan, base: str, attribute: Attribute, linked: tuple[Path, ...]) -> int:
+    """Number of codes of a column as rows of ``base`` see it that lead somewhere by all of ``linked``: null too where they may lead nowhere."""
+    table = plan.promise.graph.walk(base, attribute.path)
+    planned = plan.table[table].column.get(attribute.column)
+    lacking = plan.promise.may_lack(base, attribute.path, linked)
+    return codes(plan, table, attribute.column) + (lacking and planned is not None and not planned.column.nullable)
+
+
+def codes(plan: Plan, table: str, column: str) -> int:
+    """Number of codes of a column, guessed where its domain is still to be learned."""
+    planned = plan.table[table].column.get(column)
+    if planned is None:
+        degrees = degree_codecs(plan, table).get(column)
+        return min(degrees.size, UNKNOWN_DEGREES) if degrees is not None else presence_codecs(plan, table)[column].size
+    match planned.domain:
+        case None:
+            return 1
+        case Learn(bins=bins):
+            return (bins if planned.column.type.ordered else UNKNOWN_CATEGORIES) + planned.column.nullable
+        case Opaque():
+            return 1 + planned.column.nullable
+        case domain:
+            return size(domain, nullable=planned.column.nullable)
+
+
+def seen_rows(plan: Plan, table: str) -> float:
+    """About how many rows of a private table are counted: as declared, but no more than the bounds let through."""
+    chain = plan.promise.chain(table)
+    root = plan.promise.root(table)
+    units = plan.table[root].rows
+    units = UNDECLARED_ROWS if units is None else units
+    declared = plan.table[table].rows
+    bounds = [plan.promise.bounds[step] for step in chain]
+    usual = units * math.prod(max(b / 2, 1.0) for b in bounds)
+    return max(min(usual if declared is None else declared, units * math.prod(bounds)), 1.0)
+
+
+def _typical(sizes: Iterable[int]) -> float:
+    """Geometric mean."""
+    logs = [math.log(s) for s in sizes]
+    return math.exp(sum(logs) / len(logs))
+
+
+def moved(plan: Plan, view: View, columns: tuple[str, ...], *, times: float = 1.0) -> float:
+    """What noise has to hide of one unit in counts over ``columns``: all that it can move, or its length where counts are centred.
+
+    That length is of evenly spread values (:func:`dpweave.measure.centred_counts.clip_for`). ``times`` asks for units that may own so many times as much.
+    """
+    most = times * max(movement(plan.promise, view, columns, unit).l2 for unit in plan.promise.protected)
+    if any(plan.promise.is_within(view.base, step) for c in columns for step in view.attribute[c].path[:1]):
+        return min(most, USUAL * times)
+    own = [c for c in columns if not view.attribute[c].path]
+    units = units_of(plan.promise, view) if own and is_centred(plan, view.base) else None
+    if units is None or not units.hold(columns) or not units.shared.issuperset(c for c in columns if c not in own):
+        return most
+    cells = math.prod(codes(plan, view.base, view.attribute[c].column) for c in own)
+    return min(most, clip_for(many(plan, view.base, times=times), 1 / cells))
+
+
+def many(plan: Plan, table: str, *, times: float = 1.0) -> float:
+    """About how many rows of ``table`` a large unit has, if bounds are ``times`` as high."""
+    rows = max(round(times * plan.promise.owned_rows(plan.promise.root(table), table)), 1)
+    return Units(rows, frozenset(), mean=seen_rows(plan, table) / seen_rows(plan, plan.promise.root(table))).many

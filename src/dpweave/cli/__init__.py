@@ -1,0 +1,18 @@
+"""The command line: parse, call the library, print.
+
+Lives here:
+  - ``commands``: one function per command.
+  - ``screen``: the words that a command prints. ``outputs``: where a command may write.
+  - ``interruption``: what happens at Ctrl-C. ``demo``: the made-up shop. ``read_copy``: a copy read back.
+
+Does not live here: anything that computes. A command calls a public function and prints what it returns.
+Heavy imports happen inside commands, so that ``dpweave --help`` answers at once.
+
+Start with ``commands``.
+"""
+
+from __future__ import annotations
+
+from dpweave.cli.commands import main
+
+__all__ = ["main"]

@@ -1,0 +1,5 @@
+"""``python -m dpweave.cli``."""
+
+from dpweave.cli.commands import main
+
+main()

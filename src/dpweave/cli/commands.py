@@ -1,0 +1,513 @@
+"""The command line: parse, call the library, map one exception tree to exit codes.
+
+Nothing here computes. Heavy imports happen inside commands, so that ``dpweave --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dpweave.cli.interruption import interruptible
+from dpweave.cli.outputs import beside, keep, kept_safe, require_free_file, without_password
+from dpweave.cli.screen import (
+    after_draft,
+    complain,
+    database_dict,
+    database_words,
+    sample_words,
+    say,
+    say_json,
+    spent_words,
+)
+from dpweave.engines.staging import write_text
+from dpweave.errors import DpweaveError, UsageError
+
+if TYPE_CHECKING:
+    from dpweave.model.synthetic_database import SyntheticDatabase
+
+app = typer.Typer(
+    name="dpweave",
+    help="Turn a private relational database into a synthetic one that anybody may have.",
+    epilog="Start with 'dpweave demo', or with 'dpweave draft SOURCE -o plan.toml'. "
+    "Exit codes: 0 done, 1 bug, 2 usage, 3 bad plan or schema, 4 budget refused, 5 source or target trouble, "
+    "130 interrupted.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
+)
+
+
+class Neighbours(StrEnum):
+    """Two neighbour relations."""
+
+    ENTITY = "entity"
+    RECORD = "record"
+
+
+SourceArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="SOURCE",
+        help="The private database: shop.duckdb, shop.sqlite, postgresql://…, or a folder of Parquet or CSV files.",
+    ),
+]
+ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="A model that 'dpweave fit' wrote.")]
+PlanOption = Annotated[Path, typer.Option("--plan", "-p", metavar="PLAN.TOML", help="The plan, from 'dpweave draft'.")]
+EpsilonOption = Annotated[
+    float,
+    typer.Option("--epsilon", "-e", help="How much the release may reveal about one unit. 1 is strong, 10 is weak."),
+]
+DeltaOption = Annotated[
+    float, typer.Option("--delta", "-d", help="Chance that the promise fails; well below one in the number of units.")
+]
+LedgerOption = Annotated[
+    Path, typer.Option("--ledger", metavar="FILE", help="The file that remembers what was spent; made when missing.")
+]
+LabelOption = Annotated[str | None, typer.Option("--label", help="Who asks, for the ledger.")]
+ForceOption = Annotated[bool, typer.Option("--force", "-f", help="Replace the output if it exists.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no words, errors excepted.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of words.")]
+ScaleOption = Annotated[float, typer.Option("--scale", help="Size of the copy, relative to the original.")]
+SeedOption = Annotated[
+    int, typer.Option("--seed", help="The same seed gives the same copy; another one, another copy.")
+]
+
+
+def main() -> None:
+    """Run the command line; errors of our own tree become one sentence and an exit code."""
+    try:
+        app()
+    except SystemExit as stop:
+        if stop.code == UsageError.exit_code and "--json" in sys.argv:  # the parser has said why, to people
+            say_json({"error": "the arguments are wrong; the error stream says which", "exit_code": stop.code})
+        raise
+    except DpweaveError as error:
+        complain(str(error), error.exit_code)
+        sys.exit(error.exit_code)
+    except Exception as error:  # its message might hold a private value, so it is not shown
+        if os.environ.get("DPWEAVE_DEBUG"):
+            raise
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        complain(
+            f"a bug: {type(error).__name__} at {Path(frame.filename).name}:{frame.lineno}; "
+            "set DPWEAVE_DEBUG=1 to see it whole (that may show private values) and report it",
+            1,
+        )
+        sys.exit(1)
+
+
+def _version(value: bool) -> None:
+    if value:
+        from importlib.metadata import version
+
+        typer.echo(version("dpweave"))
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and leave.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Turn a private relational database into a synthetic one that anybody may have."""
+
+
+# -- plans -------------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def draft(
+    source: SourceArgument,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="PLAN.TOML", help="Where to write the plan.")],
+    protect: Annotated[
+        list[str] | None,
+        typer.Option("--protect", metavar="TABLE", help="A table of units to protect; repeat it. Without: proposed."),
+    ] = None,
+    public: Annotated[
+        list[str] | None,
+        typer.Option("--public", metavar="TABLE", help="A table that anybody may see, copied as it is; repeat it."),
+    ] = None,
+    neighbours: Annotated[
+        Neighbours,
+        typer.Option("--neighbours", help="Hide whether a unit is there (entity), or what it says (record)."),
+    ] = Neighbours.ENTITY,
+    max_degree: Annotated[
+        int, typer.Option("--max-degree", help="First guess of how many rows may point at one row through a key.")
+    ] = 10,
+    force: ForceOption = False,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a first plan, with comments, for you to edit.
+
+    Reads the catalogue and never a row. The plan says who is protected, how many rows one unit may own, and which
+    values each column can take. All of it is public.
+    """
+    from dpweave.explain.draft_notes import draft_text
+
+    require_free_file(out, force=force)
+    plan, text = draft_text(
+        source,
+        protect=tuple(protect or ()),
+        public=tuple(public or ()),
+        neighbours=neighbours.value,
+        max_degree=max_degree,
+    )
+    write_text(out, text)
+    if as_json:
+        say_json(
+            {"plan": str(out), "protect": list(plan.protect), "public": list(plan.public), "content": plan.to_dict()}
+        )
+    else:
+        say(after_draft(plan, out), quiet=quiet)
+
+
+@app.command()
+def explain(
+    plan: Annotated[Path, typer.Argument(metavar="PLAN.TOML", help="A plan, from 'dpweave draft'.")],
+    epsilon: EpsilonOption,
+    delta: DeltaOption = 1e-6,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what a plan promises, spends and can give.
+
+    Needs the plan alone: no database, no row, no budget. Change the plan until you like what you read.
+    """
+    from dpweave.plan.plan import Plan
+
+    explanation = Plan.load(plan).explain(epsilon=epsilon, delta=delta)
+    if as_json:
+        say_json(explanation.to_dict())
+    else:
+        say(str(explanation))
+
+
+# -- spending ----------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def fit(
+    source: SourceArgument,
+    plan: PlanOption,
+    epsilon: EpsilonOption,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="MODEL", help="Where to write the model, such as shop.dpw.")
+    ],
+    delta: DeltaOption = 1e-6,
+    ledger: LedgerOption = Path("ledger.jsonl"),
+    label: LabelOption = None,
+    force: ForceOption = False,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Spend the budget once: measure SOURCE, write a model.
+
+    The model can be sampled forever. Every charge is on disk in the ledger before a row is read. The model holds noisy counts and the certificate, never
+    a row: it may be shared.
+    """
+    from dpweave.fitting.fit import fit as library_fit
+    from dpweave.plan.plan import Plan
+
+    require_free_file(out, force=force)
+    chosen = Plan.load(plan)
+    with interruptible(out, ledger=ledger):
+        model = library_fit(
+            source, chosen, epsilon=epsilon, delta=delta, ledger=ledger, label=label, progress=not quiet
+        )
+        keep(model, out, ledger=ledger, force=force)
+    if as_json:
+        say_json(
+            {"model": str(out), "sizes": dict(model.sizes), "certificate": json.loads(model.certificate.to_json())}
+        )
+    else:
+        say(f"{spent_words(model.certificate)}\nWrote {out}. Next: dpweave sample {out} -o copy.duckdb", quiet=quiet)
+
+
+@app.command()
+def sample(
+    model: ModelArgument,
+    out: Annotated[
+        str,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="TARGET",
+            help="copy.duckdb, copy.sqlite, postgresql://…, or a folder (Parquet; CSV if it ends in .csv).",
+        ),
+    ],
+    scale: ScaleOption = 1.0,
+    seed: SeedOption = 0,
+    force: ForceOption = False,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Draw a synthetic database from a model, for free.
+
+    Sampling costs no budget. The same seed gives the same rows.
+    """
+    from dpweave.engines.writing import require_free
+    from dpweave.model.model import load
+
+    require_free(out, overwrite=force)
+    loaded = load(model)
+    require_free(out, overwrite=force, database=loaded.plan.database)
+    with interruptible(out):
+        copy = _sample_and_write(loaded, out, scale=scale, seed=seed, force=force, quiet=quiet)
+    if as_json:
+        say_json(
+            {
+                "target": without_password(out),
+                "scale": scale,
+                "seed": seed,
+                "rows": copy.rows,
+                "repairs": dict(copy.repairs),
+            }
+        )
+    else:
+        say(sample_words(copy, without_password(out)), quiet=quiet)
+
+
+@app.command()
+def report(
+    model: ModelArgument,
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="The synthetic database that was drawn from it.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="REPORT.HTML", help="Where to write the report.")],
+    force: ForceOption = False,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a page about a copy that is safe to share.
+
+    Made from the release and the synthetic rows alone. It shows the promise, the certificate, and each noisy measurement with its error band next to the synthetic value.
+    """
+    from dpweave.cli.read_copy import read_copy
+    from dpweave.model.model import load
+    from dpweave.progress import reporter
+    from dpweave.report.html_report import report as write_report
+
+    require_free_file(out, force=force)
+    steps = reporter(not quiet)
+    with interruptible(out):
+        loaded = load(model)
+        with steps.step("read the copy"):
+            copy = read_copy(target, loaded.plan)
+        with steps.step("compare it with the release"):
+            write_report(loaded, copy, out)
+    if as_json:
+        say_json({"report": str(out), "bytes": out.stat().st_size})
+    else:
+        say(f"Wrote {out}. It holds nothing private, provided that this model made the copy.", quiet=quiet)
+
+
+@app.command()
+def run(
+    source: SourceArgument,
+    out: Annotated[str, typer.Option("--out", "-o", metavar="TARGET", help="Where to write the copy, as in 'sample'.")],
+    plan: PlanOption,
+    epsilon: EpsilonOption,
+    delta: DeltaOption = 1e-6,
+    model: Annotated[
+        Path | None,
+        typer.Option("--model", metavar="FILE", help="Where to keep the model. Without: TARGET's name, .dpw."),
+    ] = None,
+    report_file: Annotated[
+        Path | None,
+        typer.Option("--report", metavar="FILE", help="Where to put the report. Without: TARGET's name, .html."),
+    ] = None,
+    ledger: LedgerOption = Path("ledger.jsonl"),
+    label: LabelOption = None,
+    scale: ScaleOption = 1.0,
+    seed: SeedOption = 0,
+    force: ForceOption = False,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Fit, sample and report in one go.
+
+    Spends the budget once. The model is kept too: sample it again for free.
+    """
+    from dpweave.engines.writing import require_free
+    from dpweave.fitting.fit import fit as library_fit
+    from dpweave.plan.plan import Plan
+    from dpweave.report.html_report import report as write_report
+
+    kept, page = model or beside(out, ".dpw"), report_file or beside(out, ".html")
+    require_free(out, overwrite=force)
+    for path in (kept, page):
+        require_free_file(path, force=force)
+    chosen = Plan.load(plan)
+    require_free(out, overwrite=force, database=chosen.database)
+    with interruptible(kept, out, page, ledger=ledger):
+        fitted = library_fit(
+            source, chosen, epsilon=epsilon, delta=delta, ledger=ledger, label=label, progress=not quiet
+        )
+        keep(fitted, kept, ledger=ledger, force=force)
+        with kept_safe(kept):
+            copy = _sample_and_write(fitted, out, scale=scale, seed=seed, force=force, quiet=quiet)
+            write_report(fitted, copy, page)
+    if as_json:
+        certificate = json.loads(fitted.certificate.to_json())
+        say_json(
+            {
+                "model": str(kept),
+                "target": without_password(out),
+                "report": str(page),
+                "rows": copy.rows,
+                "certificate": certificate,
+            }
+        )
+    else:
+        say(f"{spent_words(fitted.certificate)}\nWrote {without_password(out)}, {kept} and {page}.", quiet=quiet)
+
+
+@app.command()
+def evaluate(
+    source: SourceArgument,
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="The synthetic database.")],
+    plan: PlanOption,
+    k: Annotated[int, typer.Option("-k", help="Compare marginals of up to so many columns.")] = 3,
+    predict: Annotated[
+        str | None,
+        typer.Option(
+            "--predict", metavar="TABLE.COLUMN", help="A column to predict on real rows, trained on synthetic ones."
+        ),
+    ] = None,
+    may_see: Annotated[
+        bool, typer.Option("--i-may-see-real-data", help="Say that you may look at the private rows themselves.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE.HTML", help="Write it as HTML too.")] = None,
+    force: ForceOption = False,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare a copy with the real rows: NOT PRIVATE.
+
+    No budget covers this, and the result must not leave those who may see SOURCE. It is for people who hold the data and want to know how good the copy is.
+    """
+    if not may_see:
+        raise UsageError(
+            "evaluate looks at real rows and its result is not private; say --i-may-see-real-data if you may"
+        )
+    from dpweave.cli.read_copy import read_copy
+    from dpweave.evaluation.evaluate import evaluate as library_evaluate
+    from dpweave.plan.plan import Plan
+
+    if out is not None:
+        require_free_file(out, force=force)
+    chosen = Plan.load(plan)
+    with interruptible(*([] if out is None else [out])):
+        copy = read_copy(target, chosen)
+        result = library_evaluate(source, copy, chosen, k=k, target=predict, progress=not quiet)
+        if out is not None:
+            result.to_html(out)
+    if as_json:
+        say_json(result.to_dict())
+    else:
+        say(str(result), quiet=quiet)
+
+
+@app.command()
+def ledger(
+    file: Annotated[Path, typer.Argument(metavar="LEDGER", help="A ledger file, such as ledger.jsonl.")],
+    delta: Annotated[float, typer.Option("--delta", "-d", help="Total delta at which epsilon is stated.")] = 1e-6,
+    cap_epsilon: Annotated[
+        float | None, typer.Option("--cap-epsilon", help="Let all runs together spend no more than this.")
+    ] = None,
+    cap_delta: Annotated[float, typer.Option("--cap-delta", help="Delta of the cap.")] = 1e-6,
+    database: Annotated[
+        str | None, typer.Option("--database", help="Which database the cap is for, where the ledger knows several.")
+    ] = None,
+    release: Annotated[
+        str | None,
+        typer.Option("--release", metavar="RUN", help="Give back what a run that died had reserved and not spent."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what was spent on what, and set a cap.
+
+    Spending adds up over runs: two copies fitted apart reveal more than one. A cap stops the run that would pass it,
+    before a row is read. A run that goes on reserves all it may spend; one that died gives it back when the next begins.
+    """
+    from dpweave.budget.running_fits import give_back
+    from dpweave.budget.spending import read
+    from dpweave.privacy.ledger import set_cap
+
+    if release is not None:
+        give_back(file, release)
+    if cap_epsilon is not None:
+        set_cap(file, database=_capped_database(file, database), epsilon=cap_epsilon, delta=cap_delta)
+    elif database is not None and database not in read(file).databases:
+        raise UsageError(
+            f"the ledger {file} knows no database {database!r}: {', '.join(read(file).databases) or 'it is empty'}"
+        )
+    found = {n: d for n, d in read(file).databases.items() if database in (None, n)}
+    if as_json:
+        say_json({"ledger": str(file), "databases": {n: database_dict(d, delta) for n, d in found.items()}})
+    else:
+        say("\n\n".join(database_words(n, d, delta) for n, d in found.items()) or "Nothing was ever spent.")
+
+
+@app.command()
+def demo(
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where to put the shop and its copy.")
+    ] = Path("dpweave-demo"),
+    rows: Annotated[int, typer.Option("--rows", help="About how many rows the made-up shop has.")] = 200_000,
+    epsilon: EpsilonOption = 1.0,
+    delta: DeltaOption = 1e-6,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Make up a shop and copy it, in under a minute.
+
+    The rows come from a random number generator, so real figures may be shown next to synthetic ones.
+    """
+    from dpweave.cli.demo import run as run_demo
+
+    with interruptible(ledger=out / "ledger.jsonl"):
+        result = run_demo(out, rows=rows, epsilon=epsilon, delta=delta, progress=not quiet)
+    if as_json:
+        say_json(result.to_dict())
+    else:
+        say(str(result), quiet=quiet)
+
+
+# -- shared steps ------------------------------------------------------------------------------------------------------
+
+
+def _sample_and_write(model: Any, out: str, *, scale: float, seed: int, force: bool, quiet: bool) -> SyntheticDatabase:
+    from dpweave.progress import reporter
+
+    steps = reporter(not quiet)
+    with steps.step("sample"):
+        copy: SyntheticDatabase = model.sample(scale=scale, seed=seed, progress=steps.inside)
+    with steps.step("write"):
+        copy.write(out, overwrite=force, progress=steps.inside)
+    return copy
+
+
+def _capped_database(file: Path, database: str | None) -> str:
+    from dpweave.budget.spending import read
+
+    if database is not None:
+        return database
+    known = list(read(file).databases) if file.exists() else []
+    if len(known) != 1:
+        raise UsageError(
+            f"say with --database which database the cap is for: {', '.join(known) or 'the ledger knows none yet'}"
+        )
+    return known[0]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""What commands put on the screen: sentences for people, JSON for machines, nothing wider than 80 columns."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dpweave.budget.spending import DatabaseSummary
+    from dpweave.model.synthetic_database import SyntheticDatabase
+    from dpweave.plan.plan import Plan
+    from dpweave.privacy.certificate import Certificate
+
+
+def complain(message: str, code: int) -> None:
+    """Put one sentence on the error stream, folded where a person reads it; a machine that asked for JSON gets it as such too."""
+    if "--json" in sys.argv:
+        say_json({"error": message, "exit_code": code})
+    text = f"dpweave: {message}"
+    if sys.stderr.isatty():
+        text = textwrap.fill(
+            text, min(shutil.get_terminal_size().columns, 80), subsequent_indent="  ", break_on_hyphens=False
+        )
+    typer.echo(text, err=True)
+
+
+def say(text: str, *, quiet: bool = False) -> None:
+    """Print words, unless nobody wants them."""
+    if not quiet:
+        typer.echo(text)
+
+
+def say_json(content: object) -> None:
+    """Print one JSON object."""
+    typer.echo(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False, default=str))
+
+
+def after_draft(plan: Plan, out: Path) -> str:
+    """Return what to say once a draft is written: who is protected, what is not modelled, what comes next."""
+    from dpweave.explain.draft_notes import said_of_second_owner
+    from dpweave.schema.domain import Learn, Opaque
+
+    private = [plan.table[n] for n in plan.promise.private]
+    opaque = [f"{t.name}.{c.name}" for t in private for c in t.columns if isinstance(c.domain, Opaque)]
+    learned = [f"{t.name}.{c.name}" for t in private for c in t.columns if isinstance(c.domain, Learn)]
+    lines = [f"Wrote {out}. Nothing was read but the catalogue."]
+    lines.append(
+        f"Protected: {', '.join(plan.protect)}." + (f" Public: {', '.join(plan.public)}." if plan.public else "")
+    )
+    if len(plan.protect) > 1:
+        lines.append(
+            f"For a person who can have a row in several of these, epsilon counts up to {len(plan.protect)} times."
+        )
+    lines += [
+        f"Mind {t.name}.{k.key.name}: {said_of_second_owner(plan, t.name, k)}"
+        for t in private
+        for k in t.keys
+        if plan.promise.is_shared(t.name, k.key.name)
+    ]
+    if opaque:
+        lines.append(f"Not modelled, because they look like identifiers or prose: {', '.join(opaque)}.")
+    if learned:
+        lines.append(f"{len(learned)} domains are to be learned under the budget; declare those you know.")
+    lines.append(f"Next: edit it, then dpweave explain {out} --epsilon 1")
+    return "\n".join(textwrap.fill(line, 80, break_on_hyphens=False, break_long_words=False) for line in lines)
+
+
+def sample_words(copy: SyntheticDatabase, target: str) -> str:
+    """Return what was written where, and which rows had to be mended to keep the plan's rules."""
+    mended = [f"Mended {n:,} rows to keep {rule}." for rule, n in copy.repairs.items() if n]
+    return "\n".join(
+        [
+            f"Wrote {sum(copy.rows.values()):,} rows in {len(copy)} tables to {target}.",
+            *(textwrap.fill(m, 80) for m in mended),
+        ]
+    )
+
+
+def spent_words(certificate: Certificate) -> str:
+    """Return the promise and what it cost, folded."""
+    tables = ", ".join(f"{g.table} epsilon {g.epsilon:.4g}" for g in certificate.tables)
+    text = f"{certificate.statement} Spent: {tables}, at delta {certificate.delta:g} ({certificate.neighbours} neighbours)."
+    notes = (f"Mind: {caveat}." for caveat in certificate.caveats)
+    return "\n".join(textwrap.fill(words, 80, break_on_hyphens=False) for words in (text, *notes))
+
+
+def database_dict(found: DatabaseSummary, delta: float) -> dict[str, Any]:
+    """Return what was spent on one database, and what is left under its cap, as plain values."""
+    tables = {}
+    for table in sorted({*found.total.rho, *found.total.delta}):
+        left = None if found.cap is None else found.cap.left(found.committed or found.total, table)
+        tables[table] = {
+            "rho": found.total.rho.get(table, 0.0),
+            "delta_spent": found.total.delta.get(table, 0.0),
+            "epsilon": _epsilon(found, table, delta),
+            "rho_left": None if left is None else left.rho,
+        }
+    runs = [
+        {
+            "run": run,
+            "time": entries[0].time,
+            "label": entries[0].label,
+            "charges": sum(e.kind == "charge" for e in entries),
+            "rho": {
+                t: sum(e.cost.rho.get(t, 0.0) for e in entries)
+                for t in sorted({t for e in entries for t in e.cost.rho})
+            },
+            "reserved": dict(found.reserved[run].rho) if run in found.reserved else {},
+        }
+        for run, entries in found.runs.items()
+    ]
+    cap = None if found.cap is None else {"epsilon": found.cap.epsilon, "delta": found.cap.delta}
+    return {"delta": delta, "cap": cap, "tables": tables, "runs": runs}
+
+
+def _epsilon(found: DatabaseSummary, table: str, delta: float) -> float | None:
+    """Return epsilon at ``delta``, or None where thresholds have used up so much delta already."""
+    return found.epsilon(table, delta=delta) if found.total.delta.get(table, 0.0) < delta else None
+
+
+def database_words(name: str, found: DatabaseSummary, delta: float) -> str:
+    """Return the same as a small table."""
+    content = database_dict(found, delta)
+    lines = [name]
+    if content["cap"]:
+        lines.append(f"  cap: epsilon {content['cap']['epsilon']:g}, delta {content['cap']['delta']:g}")
+    lines.append(f"  {'table':<30} {'rho':>10} {'epsilon':>10}  at delta {delta:g}")
+    for table, t in content["tables"].items():
+        epsilon = "–" if t["epsilon"] is None else f"{t['epsilon']:.4g}"
+        left = "" if found.cap is None else f"  up to {found.affordable((table,), delta=delta):.3g} left"
+        lines.append(f"  {table[:30]:<30} {t['rho']:>10.4g} {epsilon:>10}{left}")
+    for r in content["runs"]:
+        who = f" by {r['label']}" if r["label"] else ""
+        spent = max(r["rho"].values(), default=0.0)
+        lines.append(f"  {r['time'][:16].replace('T', ' ')}  {r['charges']:>4} charges, rho {spent:.4g}{who}"[:80])
+        if most := max(r["reserved"].values(), default=0.0):
+            lines.append(f"    not ended, may spend rho {most:.4g}: {r['run']}")
+    return "\n".join(lines)

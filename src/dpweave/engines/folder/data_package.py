@@ -1,0 +1,118 @@
+"""A schema beside its files: Frictionless data packages (``datapackage.json``), in and out."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from dpweave.errors import SchemaError
+from dpweave.schema.database import Column, Database, ForeignKey, Table, Type
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PACKAGE_FILE = "datapackage.json"
+_EXACT = "dpweaveType"
+_FRICTIONLESS = {
+    "boolean": "boolean",
+    "integer": "integer",
+    "float": "number",
+    "decimal": "number",
+    "date": "date",
+    "time": "time",
+    "timestamp": "datetime",
+    "json": "object",
+    "array": "array",
+}
+_MODEL = {
+    "boolean": Type("boolean"),
+    "integer": Type("integer"),
+    "year": Type("integer"),
+    "number": Type("float"),
+    "date": Type("date"),
+    "time": Type("time"),
+    "datetime": Type("timestamp"),
+    "object": Type("json"),
+    "array": Type("array"),
+}
+
+
+def package_of(database: Database, *, files: Mapping[str, str], format: str) -> dict[str, Any]:  # noqa: A002
+    """Describe the files as a data package; ``dpweaveType`` keeps the exact type beside Frictionless's coarse one."""
+    return {
+        "profile": "tabular-data-package",
+        "resources": [
+            {
+                "name": t.name,
+                "path": files[t.name],
+                "format": format,
+                **({"namespace": t.namespace} if t.namespace else {}),
+                "schema": {
+                    "fields": [
+                        {
+                            "name": c.name,
+                            "type": _FRICTIONLESS.get(c.type.kind, "string"),
+                            _EXACT: str(c.type),
+                            **({} if c.nullable else {"constraints": {"required": True}}),
+                        }
+                        for c in t.columns
+                    ],
+                    **({"primaryKey": list(t.primary_key)} if t.primary_key else {}),
+                    **({"uniqueKeys": [list(u) for u in t.unique]} if t.unique else {}),
+                    **({"foreignKeys": [_written(k) for k in t.foreign_keys]} if t.foreign_keys else {}),
+                },
+            }
+            for t in database
+        ],
+    }
+
+
+def database_of(text: str) -> tuple[Database, dict[str, str]]:
+    """Read a data package: the schema, and the file of each table."""
+    try:
+        resources = json.loads(text)["resources"]
+        return Database(tuple(_table(r) for r in resources)), {r["name"]: r["path"] for r in resources}
+    except (json.JSONDecodeError, KeyError, TypeError, AttributeError, StopIteration):
+        raise SchemaError(
+            f"the {PACKAGE_FILE} is not a tabular data package: every resource needs name, path and schema"
+        ) from None
+
+
+def _written(key: ForeignKey) -> dict[str, Any]:
+    named = {} if key.name == "+".join(key.columns) else {"name": key.name}
+    return {
+        "fields": list(key.columns),
+        "reference": {"resource": key.target, "fields": list(key.target_columns)},
+        **named,
+    }
+
+
+def _table(resource: dict[str, Any]) -> Table:
+    schema = resource["schema"]
+    return Table(
+        resource["name"],
+        tuple(
+            Column(
+                f["name"],
+                Type.parse(f[_EXACT]) if _EXACT in f else _MODEL.get(f.get("type", "string"), Type("text")),
+                nullable=not f.get("constraints", {}).get("required", False),
+            )
+            for f in schema["fields"]
+        ),
+        primary_key=_names(schema.get("primaryKey", ())),
+        unique=tuple(_names(u) for u in schema.get("uniqueKeys", ())),
+        foreign_keys=tuple(
+            ForeignKey(
+                _names(k["fields"]),
+                k["reference"]["resource"] or resource["name"],  # Frictionless spells a self-reference as ""
+                _names(k["reference"]["fields"]),
+                name=k.get("name", ""),
+            )
+            for k in schema.get("foreignKeys", ())
+        ),
+        namespace=resource.get("namespace"),
+    )
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)

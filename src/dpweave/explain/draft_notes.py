@@ -1,0 +1,204 @@
+"""What a draft tells the person who will edit it: who might be protected, what is not modelled, what is learned."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dpweave.explain.explanation_text import short
+from dpweave.plan.drafting import owned_by, propose_protect, sounds_like_people
+from dpweave.plan.toml_text import Comments, plan_text
+from dpweave.schema.domain import Opaque
+
+if TYPE_CHECKING:
+    from typing import Literal
+
+    from dpweave.plan.entries import ColumnPlan, KeyPlan
+    from dpweave.plan.explanation import Explanation, Learned
+    from dpweave.plan.plan import Plan
+
+CANDIDATES = 6
+USUAL_EPSILON, USUAL_DELTA = 1.0, 1e-6
+"""At which prices are stated."""
+HEAD = (
+    "A plan: everything public about one release. Edit it, read what it means, then spend:",
+    "  dpweave explain plan.toml --epsilon 1",
+    "  dpweave fit SOURCE --plan plan.toml --epsilon 1 -o model.dpw",
+    "Nothing here was read off a row, and nothing here should be: a category or a largest value that you know only from "
+    "the data is itself private. Declare what you know without looking, and let the rest be learned.",
+    "Domains of columns:",
+    '  domain = "learn": measured with noise, which costs budget',
+    '  domain = ["a", "b"] or { values = ["a", "b"], other = true }: these values, and perhaps others',
+    "  domain = { low = 0, high = 99, bins = 20 }: a range; what lies outside counts as its first or last bin",
+    '  domain = "opaque": not modelled, filled with placeholders; domain = "key": dictated by keys',
+)
+BEFORE = {
+    "neighbours": (
+        "",
+        "entity: nobody can tell whether a unit (a protected row with all it owns) is in the database at all.",
+        "record: nobody can tell what a protected row says and is linked to; that it exists is not hidden.",
+    ),
+    "on_excess": (
+        "Under record, what to do when a max_degree does not hold: refuse or truncate. entity always truncates.",
+    ),
+    "k": ("Relations are learned from marginals of so many columns, counted over both sides.",),
+    "budget": (
+        "Shares of the budget, relative to each other: learned domains, numbers of rows, columns of tables, links between "
+        "them. delta_domains is the part of delta for learned categories.",
+    ),
+}
+
+
+def draft_text(
+    source: object,
+    *,
+    protect: tuple[str, ...] = (),
+    public: tuple[str, ...] = (),
+    neighbours: Literal["entity", "record"] = "entity",
+    max_degree: int = 10,
+) -> tuple[Plan, str]:
+    """Draft a plan and write it with comments; where ``protect`` leaves tables open, more are proposed. Reads no row."""
+    from dpweave.engines.opening import open_source
+    from dpweave.plan.plan import draft_plan
+    from dpweave.schema.proposed_keys import propose_keys
+
+    with open_source(source) as opened:
+        database = opened.database if opened.declares_keys else propose_keys(opened.database)
+        complete = propose_protect(database, protect=protect, public=public)
+        plan = draft_plan(database, protect=complete, public=public, neighbours=neighbours, max_degree=max_degree)
+    added = complete[len(protect) :] if protect else ()
+    return plan, plan_text(plan, comments(plan, added=added))
+
+
+def comments(plan: Plan, *, added: tuple[str, ...] = ()) -> Comments:
+    """Return the words for a drafted plan; ``added`` are tables that became protected because nothing owns them."""
+    private = [plan.table[n] for n in plan.promise.private]
+    explanation = plan.explain(epsilon=USUAL_EPSILON, delta=USUAL_DELTA)
+    prices = {item.column: item for item in explanation.learned}
+    return Comments(
+        head=HEAD,
+        before=BEFORE
+        | {
+            "protect": _who(plan, added),
+            "public": _public(plan),
+            "budget": (*BEFORE["budget"], *_price(plan, explanation)),
+        },
+        tables={t.name: _table(plan, t.name) for t in plan.tables},
+        columns={
+            (t.name, c.name): said
+            for t in private
+            for c in t.columns
+            if (said := _column(c, prices.get(f"{t.name}.{c.name}")))
+        },
+        keys={(t.name, k.key.name): _key(plan, t.name, k) for t in private for k in t.keys},
+    )
+
+
+def _who(plan: Plan, added: tuple[str, ...]) -> tuple[str, ...]:
+    database = plan.database
+    lines = [
+        "",
+        "Who is protected. One row of these tables, with every row it owns, is the unit that stays hidden. Protecting a "
+        "table further down hides less: one order, not the customer behind it. The choices, and what a unit would be:",
+    ]
+    ranked = sorted(
+        (t.name for t in database if t.primary_key and t.name not in plan.public),
+        key=lambda n: (n not in plan.protect, -len(owned_by(database, n, public=plan.public)), database.names.index(n)),
+    )
+    for name in ranked[:CANDIDATES]:
+        owned = owned_by(database, name, public=plan.public)
+        what = f"a row with its rows of {', '.join(owned)}" if owned else "a single row, and nothing else"
+        lines.append(f"  {name}: {what}")
+    if len(plan.protect) > 1:
+        lines.append(
+            "If one person can have a row in several of the protected tables, the guarantees add up for that person: "
+            f"epsilon counts up to {len(plan.protect)} times."
+        )
+    if added:
+        lines.append(
+            f"Nothing leads from {', '.join(added)} to the tables you named, so they are protected too. Reference data that "
+            "anybody may see belongs under public: draft again with --public."
+        )
+    return tuple(lines)
+
+
+def _public(plan: Plan) -> tuple[str, ...]:
+    open_to_it = [
+        t.name
+        for t in plan.database
+        if t.name in plan.protect and all(k.target in plan.public for k in t.foreign_keys) and not sounds_like_people(t)
+    ]
+    text = "Public tables are copied as they are, real keys and values included, and are promised nothing."
+    if open_to_it:
+        text += f" Could be public, if anybody may see them: {', '.join(open_to_it)}."
+    return (text,)
+
+
+def _table(plan: Plan, name: str) -> tuple[str, ...]:
+    if name in plan.public:
+        return (f"{name}: public, copied as it is.",)
+    root, chain = plan.promise.root(name), plan.promise.chain(name)
+    if not chain:
+        return (f"{name}: protected. Give rows = N (about how many, if that is no secret) to have errors foretold.",)
+    rows = plan.promise.owned_rows(root, name)
+    return (f"{name}: owned. One row of {root} counts with at most {rows:,} rows here.",)
+
+
+def _column(column: ColumnPlan, price: Learned | None) -> str:
+    if isinstance(column.domain, Opaque):
+        return "looks like an identifier or prose"
+    if price is None:
+        return ""
+    if price.kind == "categories":
+        return f"costs epsilon and delta; a value needs about {price.threshold:,} rows"
+    return f"costs epsilon; bins are found with noise of {short(price.sigma)} rows"
+
+
+def _price(plan: Plan, explanation: Explanation) -> tuple[str, ...]:
+    """What all learned domains cost together, and that declaring them is free."""
+    count = sum(item.kind != "degrees" for item in explanation.learned)
+    if not count:
+        return ()
+    part = max(
+        sum(s.share for s in explanation.budget if s.group == "domains" and u in s.touches) for u in plan.protect
+    )
+    return (
+        f"{count} domains are to be learned here, which takes {part:.0%} of the budget; declared ones are free. Rows and noise "
+        f"beside the columns are for epsilon {USUAL_EPSILON:g}: half of that about doubles them.",
+    )
+
+
+def _key(plan: Plan, table: str, key: KeyPlan) -> tuple[str, ...]:
+    target = key.key.target
+    role = "linking" if plan.neighbours == "record" and key.role == "shared" else key.role
+    match role:
+        case "owning":
+            return (
+                f"Rows of {table} belong to the row of {target} they lead to; per row of {target} at most max_degree are "
+                "counted and the others left out. A lower bound means less noise. How many there are is measured without it; "
+                "degree_cap = N declares the most that can occur, which saves noise.",
+            )
+        case "shared":
+            return (said_of_second_owner(plan, table, key),)
+        case "linking":
+            said = (
+                f"A link between units: at most max_degree rows of {table} keep theirs per row of {target}. When that row goes, they "
+                "stay with all they say"
+            )
+            said += '; role = "shared" would hide that too.' if plan.neighbours == "entity" else "."
+            root, ends = plan.promise.root, {table, target}
+            if plan.neighbours == "entity" and not ends & {*plan.protect} and root(table) == root(target):
+                said += f" If it never leads to a row of another {root(table)}, say within = true: then it needs much less noise."
+            return (said,)
+    return (f"{target} is public, so this is an ordinary attribute.",)
+
+
+def said_of_second_owner(plan: Plan, table: str, key: KeyPlan) -> str:
+    """Say what a shared key hides, and what the other roles would."""
+    target, owning = key.key.target, plan.promise.owning.get(table)
+    owner = plan.database[table].key[owning].target if owning else "nobody else"
+    return (
+        f"Rows of {table} belong to a row of {owner}, which owns them, and to a row of {target}, which shares them. Shared: a row "
+        f"of {target} is hidden with all that is counted of these rows; rows beyond max_degree per row of {target} are not counted at "
+        f"all, so set it to about the most that one has. Linking would hide only which row of {target} they lead to: what they say "
+        f"stays. Owning would make {target} the owner, and {owner} the one that shares or links."
+    )

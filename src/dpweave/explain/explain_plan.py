@@ -1,0 +1,369 @@
+"""What a plan will do, said before it does it: promise, rows a unit owns, budget, expected noise, warnings.
+
+Everything here follows from the plan, epsilon and delta. No row is read and nothing is spent.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dpweave.budget.allocation import Allocation, allocate, declared_costs
+from dpweave.budget.priorities import many, moved, seen_codes, varying
+from dpweave.budget.tasks import (
+    Task,
+    favoured,
+    is_bagged,
+    is_category,
+    is_learned,
+    link_method,
+    link_task,
+    serving,
+    task_view,
+    touched,
+)
+from dpweave.explain.explanation_text import explanation_text, short
+from dpweave.explain.forecast import forecast
+from dpweave.measure.design import inner_sets
+from dpweave.measure.margins import even_margin
+from dpweave.measure.public_row_sums import FIRST, Bags
+from dpweave.plan.explanation import (
+    Explanation,
+    Holding,
+    KeyOutlook,
+    Learned,
+    ServedWorkload,
+    Spending,
+    TableOutlook,
+)
+from dpweave.plan.relations import degree_codecs, derived_codecs, is_centred, measured_columns, relations
+from dpweave.privacy.accounting import gaussian_sigma, split
+from dpweave.privacy.certificate import Guarantee, said_together, statement
+from dpweave.privacy.sensitivity import movement, units_of
+from dpweave.schema.domain import MAX_CELLS, Bins, Categories, Learn, Opaque, View, parse_degree, parse_presence, size
+from dpweave.tables.learned_ranges import LOOK, rows_needed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from dpweave.plan.entries import TablePlan
+    from dpweave.plan.plan import Plan
+    from dpweave.plan.relations import Relation as LinkedRelation
+    from dpweave.privacy.window import Units
+
+
+MANY_CELLS = 1_000
+GENEROUS_ROWS = 50
+WEAK_EPSILON = 10.0
+DROWNED = 0.1
+"""A figure is called drowned when its noise passes this share of the rows behind it."""
+
+
+def explain(plan: Plan, *, epsilon: float, delta: float) -> Explanation:
+    """Work out what ``plan`` promises and what a fit at (epsilon, delta) can be expected to give."""
+    allocation = allocate(plan, epsilon=epsilon, delta=delta)
+    promise = plan.promise
+    budget = _spendings(plan, allocation)
+    learned = _learnings(plan, allocation)
+    tables = tuple(_outlook(plan, name, allocation) for name in promise.private)
+    holdings = tuple(
+        Holding(unit, table, rows)
+        for unit in promise.protected
+        for table in promise.private
+        if (rows := promise.owned_rows(unit, table))
+    )
+    keys = tuple(
+        KeyOutlook(name, k.key.name, k.key.target, k.role, k.max_degree, _method(plan, name, k.key.name))
+        for name in promise.private
+        for k in plan.table[name].keys
+    )
+    workloads = tuple(_served(plan, allocation))
+    found = Explanation(
+        epsilon=epsilon,
+        delta=delta,
+        rho=allocation.rho,
+        neighbours=plan.neighbours,
+        statement=statement(promise),
+        protect=plan.protect,
+        public=plan.public,
+        holdings=holdings,
+        budget=budget,
+        tables=tables,
+        relations=keys,
+        learned=learned,
+        k=plan.k,
+        largest_marginal=_largest_marginal(plan),
+        forecast=forecast(plan, allocation, {t.table: t.mechanism for t in tables}),
+        workloads=workloads,
+        warnings=(
+            *_find_warnings(plan, budget, holdings, learned, workloads, epsilon=epsilon, delta=delta),
+            *_unserved(plan, tables),
+        ),
+    )
+    return replace(found, text=explanation_text(found))
+
+
+# -- working it out ----------------------------------------------------------------------------------------------------
+
+
+def _spendings(plan: Plan, allocation: Allocation) -> tuple[Spending, ...]:
+    elsewhere = tuple(
+        Spending(f"external:{name}", "external", name, "", rho, rho / allocation.rho, tuple(cost.rho), None)
+        for name, cost in declared_costs(plan).items()
+        for rho in [max(cost.rho.values())]
+    )
+    return elsewhere + tuple(
+        Spending(
+            task.name,
+            task.group,
+            task.table,
+            task.item,
+            rho,
+            rho / allocation.rho,
+            touched(plan, task),
+            _sigma(plan, task, rho),
+        )
+        for task, rho in allocation.tasks.items()
+    )
+
+
+def _sigma(plan: Plan, task: Task, rho: float) -> float | None:
+    """Noise of a task's counts; links choose what they measure, so nothing is known of theirs beforehand."""
+    if task.group == "domains" and parse_degree(task.item):
+        return gaussian_sigma(_worst_l2(plan, task), rho)
+    l2 = _worst_l2(plan, task)
+    match task.group:
+        case "links":
+            return None
+        case "tables":
+            rho = rho / len(measured_columns(plan, task.table))
+        case "domains" if not is_category(plan, task):
+            rho = _quantile_share(plan, task, rho)
+            l2 = min(l2, many(plan, task.table)) if is_centred(plan, task.table) else l2
+    return gaussian_sigma(l2, rho)
+
+
+def _served(plan: Plan, allocation: Allocation) -> Iterable[ServedWorkload]:
+    for workload, task in serving(plan):
+        if task is None:
+            continue
+        weight = workload.declared.weight
+        part = weight / (1 + sum(favoured(plan, task).values()))
+        view = task_view(plan, task)
+        l2 = moved(plan, view, workload.names)
+        cells = math.prod(seen_codes(plan, workload.base, a, view.linked) for a in workload.attributes)
+        sigma = gaussian_sigma(l2, part * allocation.tasks[task])
+        relation = next((r for r in relations(plan) if link_task(r) == task and is_bagged(plan, r)), None)
+        units = None if relation is None else units_of(plan.promise, relation.view)
+        if relation is not None and units is not None and units.columns is None:
+            sigma = _bagged_noise(plan, relation, workload.names, units=units, rho=allocation.tasks[task])
+        yield ServedWorkload(workload.declared.columns, weight, task.name, cells, sigma)
+
+
+def _bagged_noise(plan: Plan, relation: LinkedRelation, names: Sequence[str], *, units: Units, rho: float) -> float:
+    """Noise of a count over ``names`` in the bag that serves all workloads with these left columns, if values are evenly spread."""
+    weights = favoured(plan, link_task(relation))
+    left, right = ({c: even_margin(n) for c, n in side.items()} for side in varying(plan, relation))
+    own = tuple(c for c in names if c in left)
+    wanted = tuple(c for c in right if c in names)
+    alike = {columns: w for columns, w in weights.items() if {c for c in columns if c in left} == set(own)}
+    sets = list(inner_sets(tuple(c for c in right if c in columns) for columns in alike))
+    bag = Bags.even(left, right, units=units, sets=sets).bag(own, sets, declared=True)
+    scales = [s for code, s in zip(bag.codes, bag.scales, strict=True) if tuple(c for c, _ in code) == wanted]
+    rho *= (1 - FIRST) * sum(alike.values()) / (1 + sum(weights.values()))
+    return gaussian_sigma(bag.clip, rho) * (sum(scales) / len(scales) if scales else max(bag.scales))
+
+
+def _unserved(plan: Plan, tables: Sequence[TableOutlook]) -> Iterable[str]:
+    """Warn of workloads within a table whose mechanism looks at no two columns together."""
+    alone = {Task("tables", t.table) for t in tables if t.mechanism == "independent"}
+    for workload, task in serving(plan):
+        if task in alone:
+            yield (
+                f"{workload.declared} lies in {workload.base}, whose columns are modelled independently, so how they go "
+                "together is not measured; choose aim, or spend more on it"
+            )
+
+
+def _quantile_share(plan: Plan, task: Task, rho: float) -> float:
+    """What quantiles get of a task that learns bins: what one look leaves where the range has to be found first."""
+    domain = plan.table[task.table].column[task.item].domain
+    declared = isinstance(domain, Learn) and domain.low is not None and domain.high is not None
+    return rho if declared else split(rho, LOOK)[1]
+
+
+def _worst_l2(plan: Plan, task: Task, *, ordinary: bool = True) -> float:
+    """What noise has to hide at most in the counts over one column of a task's view, or in its number of rows.
+
+    Whether a linking key is null moves further than what a row says itself; ``ordinary`` leaves such columns out.
+    """
+    view = task_view(plan, task)
+    names = [name for name, _ in view.columns]
+    kept = [name for name in names if not parse_presence(name)] if ordinary else names
+    single: list[tuple[str, ...]] = [(name,) for name in kept or names] or [()]
+    if task.group == "tables":
+        return max(moved(plan, view, columns) for columns in single)
+    return max(movement(plan.promise, view, columns, unit).l2 for unit in plan.promise.protected for columns in single)
+
+
+def _learnings(plan: Plan, allocation: Allocation) -> tuple[Learned, ...]:
+    from dpweave.privacy.noise import threshold_for
+
+    found = []
+    for task, rho in allocation.tasks.items():
+        if task.group != "domains":
+            continue
+        name = f"{task.table}.{task.item}"
+        sigma = _sigma(plan, task, rho)
+        assert sigma is not None
+        if is_category(plan, task):
+            view = View.of_table(task.table, (task.item,))
+            rows = max(movement(plan.promise, view, (), unit).down for unit in plan.promise.protected)
+            threshold = threshold_for(allocation.category_delta, sigma, l0=rows, linf=rows)
+            found.append(Learned(name, "categories", rho, allocation.category_delta, sigma, threshold))
+        elif counted := parse_degree(task.item):
+            found.append(Learned(f"{counted[0]} per row of {task.table}", "degrees", rho, 0.0, sigma, None))
+        else:
+            column = plan.table[task.table].column[task.item]
+            assert isinstance(column.domain, Learn)
+            whole = sigma * math.sqrt(_quantile_share(plan, task, rho) / rho)
+            needed = math.ceil(rows_needed(column.column.type, column.domain, whole))
+            found.append(Learned(name, "bins", rho, 0.0, sigma, needed))
+    return tuple(found)
+
+
+def _outlook(plan: Plan, name: str, allocation: Allocation) -> TableOutlook:
+    table = plan.table[name]
+    mechanism, why = _mechanism(plan, table, allocation)
+    chain = plan.promise.chain(name)
+    role = (
+        "protected" if not chain else f"owned by {plan.promise.root(name)} through {', '.join(key for _, key in chain)}"
+    )
+    shape = _shape(plan, name)
+    return TableOutlook(
+        table=name,
+        role=role,
+        mechanism=mechanism,
+        why=why,
+        modelled=tuple(c.name for c in table.modelled if not isinstance(c.domain, Opaque)),
+        degrees=tuple(c for d in degree_codecs(plan, name) if (c := _child(d))),
+        made_up=tuple(c.name for c in table.columns if _is_made_up(table, c.name)),
+        nulls=tuple(c.name for c in table.modelled if isinstance(c.domain, Opaque)),
+        cells=None if shape is None else sum(shape.values()),
+    )
+
+
+def _child(degree: str) -> str:
+    counted = parse_degree(degree)
+    return "" if counted is None else counted[0]
+
+
+def _is_made_up(table: TablePlan, name: str) -> bool:
+    wired = {c for k in table.keys for c in k.key.columns}
+    domain = table.column[name].domain
+    return name not in wired and (domain is None or isinstance(domain, Opaque))
+
+
+def _mechanism(plan: Plan, table: TablePlan, allocation: Allocation) -> tuple[str, str]:
+    from dpweave.tables.auto import choose
+
+    shape = _shape(plan, table.name)
+    task = Task("tables", table.name)
+    if table.external is not None:
+        return "external", f"made elsewhere for {table.external} as declared, which nobody checks here"
+    if task not in allocation.tasks:
+        return "none", "it has no column to model, only keys"
+    if table.mechanism != "auto":
+        return table.mechanism, "the plan says so"
+    if shape is None:
+        return "auto", "chosen once the domains are learned"
+    chosen, why = choose(shape, allocation.tasks[task], table.rows, _worst_l2(plan, task, ordinary=False))
+    return chosen, why.removeprefix(f"{chosen}, ").rstrip(".")
+
+
+def _method(plan: Plan, table: str, key: str) -> str:
+    """Return how a key's links are made; both keys of a pure junction are one relation."""
+    for relation in relations(plan):
+        if relation.table == table and key in (relation.key, relation.joint):
+            return link_method(plan, table, relation.key) if is_learned(plan, relation) else "random"
+    return "random"
+
+
+def _shape(plan: Plan, name: str) -> dict[str, int] | None:
+    """Numbers of codes of the columns a table's model sees, or None where one is still to be learned."""
+    found = {}
+    for column in plan.table[name].modelled:
+        if column.domain is None or isinstance(column.domain, Learn):
+            return None
+        found[column.name] = size(column.domain, nullable=column.column.nullable)
+    return found | {column: codec.size for column, codec in derived_codecs(plan, name).items()}
+
+
+def _largest_marginal(plan: Plan) -> int | None:
+    largest = 1
+    for name in plan.promise.private:
+        shape = _shape(plan, name)
+        if shape is None:
+            return None
+        largest = max(largest, math.prod(sorted(shape.values())[-plan.k :]))
+    return largest
+
+
+def _find_warnings(
+    plan: Plan,
+    budget: Sequence[Spending],
+    holdings: Sequence[Holding],
+    learned: Sequence[Learned],
+    workloads: Sequence[ServedWorkload],
+    *,
+    epsilon: float,
+    delta: float,
+) -> Iterable[str]:
+    for w in workloads:
+        if w.cells > MAX_CELLS:
+            yield (
+                f"the workload {' × '.join(w.columns)} has about {w.cells:,} cells, more than {MAX_CELLS:,}, so only parts "
+                "of it are measured; use coarser domains"
+            )
+    for table in plan.tables:
+        if table.external is not None and table.external.rho is None and table.external.epsilon:
+            yield (
+                f"{table.name} was made elsewhere and is charged rho {table.external.cost:.3g} for its {table.external}; "
+                "if its mechanism was accounted in rho, declare that instead, which is usually far less"
+            )
+    yield from said_together([Guarantee(table, 0.0, epsilon, delta) for table in plan.protect])
+    if epsilon > WEAK_EPSILON:
+        yield f"epsilon {epsilon:g} promises little: 1 to 3 is usual, above {WEAK_EPSILON:g} hardly anything is hidden"
+    for name in plan.protect:
+        rows = plan.table[name].rows
+        if rows and delta * rows > 1:
+            yield f"delta {delta:g} is above one in the {rows:,} declared rows of {name}; take at most {0.1 / rows:.1g}"
+    for h in holdings:
+        if h.rows >= GENEROUS_ROWS and h.table != h.unit:
+            yield (
+                f"one row of {h.unit} can own {h.rows:,} rows of {h.table}, and noise there grows in proportion; "
+                "lower max_degree if fewer will do"
+            )
+    for s in budget:
+        rows = plan.table[s.table].rows
+        if rows is None or s.sigma is None or s.group not in ("sizes", "tables") or s.item:
+            continue
+        if s.sigma > DROWNED * rows:
+            what = "its size" if s.group == "sizes" else "its columns"
+            yield f"{s.table} is declared to have {rows:,} rows; counts of {what} carry noise of ± {short(s.sigma)}"
+    for table in plan.tables:
+        for column in table.columns:
+            if (
+                table.name not in plan.public
+                and isinstance(column.domain, Categories | Bins)
+                and column.domain.cells > MANY_CELLS
+            ):
+                yield f"{table.name}.{column.name} has {column.domain.cells:,} cells, each with its noise; use fewer"
+    declarable = [item for item in learned if item.kind != "degrees"]
+    if len(declarable) > 1:
+        part = max(
+            sum(s.share for s in budget if s.group == "domains" and unit in s.touches and not parse_degree(s.item))
+            for unit in plan.protect
+        )
+        yield f"{len(declarable)} domains are learned and take {part:.0%} of the budget; declare those you know to save it"

@@ -1,0 +1,198 @@
+r"""What a fit will take and what its links will be worth, foretold from public facts alone.
+
+**Time and memory.** Linear in what the work is made of, with constants that ``benchmarks/explain.py`` measures. They are
+meant to tell seconds from minutes from hours. Most of the time goes into links, and grows with what counts tell of them: so with epsilon.
+
+**Errors of links.** :func:`dpweave.measure.design.predict_error` for each relation, from domain sizes, its budget, its
+sensitivity and about how many rows are counted, as 100 times the mean L1 error over k columns: 0 is perfect and 200 the
+worst possible. Values are taken as evenly spread and links as leaning a little, so this is rough.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import astuple, dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from dpweave.budget.priorities import codes, moved, seen_rows, varying
+from dpweave.budget.tasks import is_bagged, is_clipped, is_learned, is_owned, link_task
+from dpweave.links.wiring.wire import SLICE_CELLS, WHOLE_CELLS
+from dpweave.measure.clipped_counts import USUAL
+from dpweave.plan.explanation import Forecast, LinkForecast
+from dpweave.plan.relations import model_columns, relations
+from dpweave.privacy.sensitivity import movement, units_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dpweave.budget.allocation import Allocation
+    from dpweave.measure.cross_workloads import Workload
+    from dpweave.plan.entries import KeyPlan
+    from dpweave.plan.plan import Plan
+    from dpweave.plan.relations import Relation
+
+
+WORST = 200.0
+"""100 times the L1 distance of two distributions that have nothing in common."""
+MOST_COLUMNS = 14
+"""Relations with more columns are foretold from pairs alone, which is quick."""
+
+
+def forecast(plan: Plan, allocation: Allocation, mechanisms: Mapping[str, str]) -> Forecast:
+    """Foretell a fit of ``plan``; ``mechanisms`` says how each private table is going to be modelled."""
+    found = predictions(plan, allocation)
+    done = astuple(work(plan, mechanisms, found))
+    return Forecast(
+        sum(a * b for a, b in zip(done, astuple(SECONDS), strict=True)),
+        sum(a * b for a, b in zip(done, astuple(BYTES), strict=True)),
+        tuple(n for n in plan.promise.private if plan.table[n].rows is None),
+        tuple(p.links for p in found.values()),
+    )
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+class Predicted(NamedTuple):
+    """A relation's forecast, and the components of its links that counts would tell something of."""
+
+    links: LinkForecast
+    told: tuple[Workload, ...]
+
+
+def predictions(plan: Plan, allocation: Allocation) -> dict[Relation, Predicted]:
+    """What is foretold of each relation that is learned."""
+    return {r: _predicted(plan, allocation, r) for r in relations(plan) if is_learned(plan, r)}
+
+
+def _predicted(plan: Plan, allocation: Allocation, relation: Relation) -> Predicted:
+    from dpweave.measure.design import predict_error, recommend_degree
+
+    left, right = varying(plan, relation)
+    rows = seen_rows(plan, relation.table)
+    k = plan.k if len(left) + len(right) <= MOST_COLUMNS else 2
+    rho = allocation.tasks[link_task(relation)]
+    bagged = units_of(plan.promise, relation.view) if is_bagged(plan, relation) else None
+    bagged = None if bagged is None or bagged.columns is not None else bagged
+    found = predict_error(left, right, k=k, rho=rho, l2=_hidden(plan, relation), links=rows, units=bagged)
+    best = None
+    # Where links are counted in bags, a bound costs next to nothing by itself.
+    owner = _owner(plan, relation)
+    if owner is not None and owner.max_degree and plan.table[relation.table].rows and bagged is None:
+        best = recommend_degree(
+            left,
+            right,
+            k=k,
+            rho=rho,
+            rows=seen_rows(plan, owner.key.target),
+            links=float(plan.table[relation.table].rows or 0),
+            l2=lambda bound: _hidden(plan, relation, times=bound / (owner.max_degree or 1)),
+        )
+    links = LinkForecast(
+        table=relation.table,
+        key=relation.key,
+        target=plan.database[relation.table].key[relation.key].target,
+        rows=round(rows),
+        k=k,
+        at_random=min(100 * found.at_random, WORST),
+        learned=min(100 * found.learned, WORST),
+        best_k=found.order,
+        best_max_degree=best,
+    )
+    return Predicted(links, found.heard)
+
+
+def _hidden(plan: Plan, relation: Relation, *, times: float = 1.0) -> float:
+    """What noise has to hide of one unit in counts of a relation, if its bounds are ``times`` as high."""
+    left, right = varying(plan, relation)
+    if is_owned(plan, relation):
+        return moved(plan, relation.view, (next(iter(left)), next(iter(right))), times=times)
+    if is_clipped(plan, relation):
+        return USUAL
+    names = tuple(name for name, _ in relation.view.columns)
+    return times * max(movement(plan.promise, relation.view, names, unit).l2 for unit in plan.promise.protected)
+
+
+def _owner(plan: Plan, relation: Relation) -> KeyPlan | None:
+    """Return the owning key of the table whose links these are, where lowering its bound lowers the noise."""
+    return next((k for k in plan.table[relation.table].keys if k.role == "owning"), None)
+
+
+# -- time and memory ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a fit and one copy are made of; seconds and bytes are linear in it."""
+
+    fits: float = 1.0
+    """One: start, imports, the catalogue."""
+    values: float = 0.0
+    """Rows times columns: counted, drawn, written."""
+    tree_cells: float = 0.0
+    """Cells of all pairs of columns of tables that are modelled by a tree or woven."""
+    rounds: float = 0.0
+    """Columns times pairs of columns of tables that AIM models: it looks at every pair in each round."""
+    sets: float = 0.0
+    """Pairs of columns from both sides of a relation, all of which are weighed."""
+    counted: float = 0.0
+    """Links times those pairs."""
+    cells: float = 0.0
+    """Cells of what counts tell something of."""
+    whole: float = 0.0
+    """Pairs of row types times what counts tell something of, where a relation is solved at once."""
+    sliced: float = 0.0
+    """Pairs of row types that are looked at, likewise, where there are too many and it is solved in slices."""
+    slices: float = 0.0
+    """One if any relation is solved in slices, whose size does not depend on anything."""
+
+
+SECONDS = Work(
+    fits=1.1,
+    values=1.2e-6,
+    tree_cells=1.2e-5,
+    rounds=2e-4,
+    sets=8.5e-3,
+    counted=1.4e-8,
+    cells=4.4e-5,
+    whole=4e-9,
+    sliced=4e-9,
+)
+"""Processor seconds for each unit of work, as benchmarks/explain.py measures them."""
+BYTES = Work(fits=2.7e8, values=50.0, tree_cells=1e3, cells=200.0, whole=0.3, slices=7e7)
+"""Bytes at the peak for each unit of work."""
+UNSEEN_TYPES = 200.0
+"""Row types of a public table: a plan does not say how many different rows it has. Set with the databases of benchmarks/databases.py in view."""
+
+
+def work(plan: Plan, mechanisms: Mapping[str, str], found: Mapping[Relation, Predicted]) -> Work:
+    """Add up what there is to do, ``found`` being what is foretold of each relation."""
+    values = tree_cells = rounds = sets = counted = cells = whole = sliced = 0.0
+    for table, mechanism in mechanisms.items():
+        sizes = [codes(plan, table, c) for c in model_columns(plan, table)]
+        values += _rows(plan, table) * (len(plan.table[table].columns) + len(sizes))
+        pairs = len(sizes) * (len(sizes) - 1) / 2
+        if mechanism in ("mst", "woven"):
+            tree_cells += (sum(sizes) ** 2 - sum(s * s for s in sizes)) / 2
+        elif mechanism in ("aim", "auto"):
+            rounds += len(sizes) * pairs
+    for relation, (_, components) in found.items():
+        left, right = varying(plan, relation)
+        links, target = _rows(plan, relation.table), plan.database[relation.table].key[relation.key].target
+        others = _rows(plan, target) if target in plan.promise.private else UNSEEN_TYPES
+        types = min(math.prod(left.values()), links), min(math.prod(right.values()), others)
+        size = {**left, **right}
+        sets += len(left) * len(right)
+        counted += links * len(left) * len(right)
+        cells += sum(math.prod(size[c] for c in t.columns) for t in components)
+        if math.prod(types) <= WHOLE_CELLS:
+            whole += math.prod(types) * len(components)
+        else:
+            sliced += links * min(types[1], math.isqrt(SLICE_CELLS)) * len(components)
+    return Work(1.0, values, tree_cells, rounds, sets, counted, cells, whole, sliced, float(sliced > 0))
+
+
+def _rows(plan: Plan, table: str) -> float:
+    """Rows of a private table: declared, or guessed."""
+    declared = plan.table[table].rows
+    return seen_rows(plan, table) if declared is None else float(declared)

@@ -1,0 +1,11 @@
+"""The order of the questions that a fit asks. Here the budget is spent.
+
+Lives here:
+  - ``fit``: from a source and a plan to a model.
+  - ``link_tables``: ``dw.link()``, for two tables that were made by any mechanism.
+  - ``external_rows``: tables made by another mechanism are read and checked.
+
+Does not live here: how a table or a relation is learned (``tables``, ``links``), and what a count costs (``privacy``).
+
+Start with ``fit``: one straight page, top to bottom.
+"""

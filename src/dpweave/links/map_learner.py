@@ -1,0 +1,395 @@
+r"""Links by maximum a posteriori: never worse than not learning (ALGORITHMS B1, B4, B6).
+
+Let :math:`P_0` wire the synthetic rows independently, each by its weight (1, or the number of links of it that the view
+shows). The learner measures what :mod:`dpweave.measure.design` finds worth measuring, and fits the log-linear
+
+.. math:: P = P_0 \exp\Bigl(\sum_T \theta_T[u_T, v_T]\Bigr) / Z,
+
+(with one Z per row where the left margin is known), one table :math:`\theta_T` per set T of columns inside a measured clique, centred along every axis so that orders do not
+overlap. It minimises
+
+.. math:: \sum_S \frac{\lVert m P_S - y_S \rVert^2}{2 \sigma_S^2}
+          + \sum_T \frac{1}{2 \tau_T^2} \lVert \theta_T \rVert^2_{P_0}.
+
+The second term is, for small θ, a Kullback–Leibler divergence from :math:`P_0` with a strength of its own for each
+component, and :math:`\tau_T^2` comes from the noisy counts by empirical Bayes: signal is what exceeds the known noise, pooled
+over components of one order so that few numbers do not mislead. Where noise drowns signal, :math:`\tau_T` shrinks and the
+wiring stays independent. θ lives in the space of marginals: its size does not depend on the number of rows.
+
+The paper's least squares (`eq::relaxed_opt`) is the limit of infinite τ, which fits the noise.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpweave.errors import UsageError
+from dpweave.links.degrees import UNKNOWN, Degrees
+from dpweave.links.draw_links import draw_links
+from dpweave.links.fit_inputs import Scene, Stage, along
+from dpweave.links.link_fit import LinkFit
+from dpweave.links.link_method import LinkProblem, LinkResult
+from dpweave.links.prior_variances import prior_variances
+from dpweave.links.row_types import LinkOperator, RowTypes
+from dpweave.measure.centred_counts import Centred
+from dpweave.measure.clipped_counts import Clipped
+from dpweave.measure.design import SILENT, default_variance
+from dpweave.measure.public_row_sums import FIRST
+from dpweave.privacy.accounting import split
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from dpweave.arrays import FloatArray, IntArray
+    from dpweave.links.prior_variances import Lean
+    from dpweave.measure.cross_workloads import Workload
+    from dpweave.measure.design import Design
+    from dpweave.privacy.window import Columns, Noisy, NoisyBag, Window
+
+
+_ITERATIONS = 300
+_ENOUGH = 1e-5
+"""A step that lowers the objective by less than this share of it is the last: far less than noise moves it by."""
+
+
+@dataclass(frozen=True)
+class MAP:
+    """The default link method. ``k`` is the order of the workloads that links are learned for.
+
+    ``favoured`` are sets of columns that are measured first, with weights: at 1, with as much as all the others together.
+    """
+
+    k: int = 3
+    favoured: Mapping[Columns, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.k < 2:
+            raise UsageError(f"k = {self.k}: a cross-table workload needs a column of each side, so k >= 2")
+
+    def learn(
+        self,
+        window: Window,
+        problem: LinkProblem,
+        *,
+        rho: float,
+        rng: np.random.Generator,
+        progress: Callable[[str, float], None],
+        degrees: Degrees = UNKNOWN,
+    ) -> LinkResult:
+        """Spend exactly ``rho`` on the cliques that promise most, fit, and link the rows of ``problem``.
+
+        Nothing is measured, and nothing spent, where there is nothing to link or no column that varies on one side.
+        """
+        progress("choosing what to measure", 0.0)
+        if not (problem.links and problem.left_rows and problem.right_rows):
+            return LinkResult(np.zeros((0, 2), dtype=np.int64))
+        scene = Scene.of(problem, degrees)
+        design = scene.design(self.k, self.favoured)
+        if not design.cliques:
+            return LinkResult(self.wire(problem, (), rng=rng, degrees=degrees))
+        selective = problem.right_rows / problem.links
+        variance = np.array([default_variance(t, scene.links, selective=selective) for t in design.components])
+        measured = self._measure(window, scene, design, variance, rho=rho, progress=progress)
+        progress("fitting", 0.2)
+        fit = fit_links(problem, measured, degrees=degrees, rng=rng)
+        progress("wiring", 0.8)
+        return LinkResult(draw_links(fit, problem, degrees=degrees, rng=rng), tuple(measured), rho, fit)
+
+    @staticmethod
+    def _measure(
+        window: Window,
+        scene: Scene,
+        design: Design,
+        variance: FloatArray,
+        *,
+        rho: float,
+        progress: Callable[[str, float], None],
+    ) -> Sequence[Noisy]:
+        """Measure what the design finds worth it: bags where links lead to public rows, else cliques: centred where rows have one owner, clipped where links stay within units.
+
+        Where it is known how links spread over the left side, a small part counts all links first, and bags are centred around that.
+        """
+        counts: Centred | Clipped | Window = window
+        if window.units is not None and scene.is_owned(window.units):
+            counts = Centred(window, window.units, scene.centre, scene.links)
+        elif window.units is not None and scene.problem.home is not None and window.units.hold(window.shape):
+            counts = Clipped(window, window.units, scene.links)
+        elif window.units is not None and window.units.hold(window.shape):
+            bags = scene.bags(design, window.units)
+            counting, made = design.counting(bags)
+            if counting.telling:
+                progress("measuring", 0.1)
+                first: tuple[NoisyBag, ...] = ()
+                if scene.left_known:
+                    start, rho = split(rho, [FIRST, 1 - FIRST])
+                    every = bags.balanced(bags.bag((), list(bags.share)), rho=start, links=scene.links)
+                    first = window.measure_bags([every], rho=start)
+                    bags = bags.around(*first, links=scene.links)
+                    counting, made = design.counting(bags)
+                shares = counting.solve(variance, [b.clip for b in made], rho=rho, links=scene.links)
+                picked = [(made[i], float(shares[i])) for i in np.flatnonzero(shares)]
+                if scene.left_known:
+                    picked = [(bags.settled(b, rho=rho * share, links=scene.links), share) for b, share in picked]
+                return (*first, *window.measure_bags([b for b, _ in picked], rho=rho, weights=[s for _, s in picked]))
+        l2 = [counts.l2(s.columns) for s in design.cliques]
+        shares = design.solve(variance, l2, rho=rho, links=scene.links)
+        chosen = np.flatnonzero(shares)
+        progress("measuring", 0.1)
+        return counts.measure(
+            [design.cliques[i].columns for i in chosen], rho=rho, weights=[float(shares[i]) for i in chosen]
+        )
+
+    def wire(
+        self,
+        problem: LinkProblem,
+        measured: Sequence[Noisy],
+        *,
+        rng: np.random.Generator,
+        degrees: Degrees = UNKNOWN,
+    ) -> IntArray:
+        """Link the rows of ``problem`` from what was measured before, at no cost."""
+        return self.draw(self.fit(problem, measured, rng=rng, degrees=degrees), problem, rng=rng, degrees=degrees)
+
+    def fit(
+        self,
+        problem: LinkProblem,
+        measured: Sequence[Noisy],
+        *,
+        rng: np.random.Generator,
+        degrees: Degrees = UNKNOWN,
+    ) -> LinkFit:
+        """Fit θ; see :func:`fit_links`."""
+        return fit_links(problem, measured, degrees=degrees, rng=rng)
+
+    def draw(
+        self, fit: LinkFit, problem: LinkProblem, *, rng: np.random.Generator, degrees: Degrees = UNKNOWN
+    ) -> IntArray:
+        """Link the rows of ``problem``, or any others with these columns, by a fit."""
+        return draw_links(fit, problem, degrees=degrees, rng=rng)
+
+    def state(self, fit: LinkFit) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return a fit as plain values and arrays, for a file."""
+        return fit.state()
+
+    def restore(self, state: Mapping[str, Any], arrays: Mapping[str, Any]) -> LinkFit:
+        """Make a fit again from its :meth:`state`."""
+        return LinkFit.restore(state, arrays)
+
+
+def fit_links(
+    problem: LinkProblem,
+    measured: Sequence[Noisy],
+    *,
+    degrees: Degrees = UNKNOWN,
+    rng: np.random.Generator,
+) -> LinkFit:
+    """Fit θ to noisy counts; without any, links are independent."""
+    scene = Scene.of(problem, degrees)
+    if not measured or not problem.left_rows or not problem.right_rows:
+        return LinkFit(problem.shape, {}, 0, converged=True)
+    stage = Stage.of(scene, measured, rng)
+    return _maximise(stage, prior_variances(stage))
+
+
+class _Coordinates:
+    """Whitened coordinates z of all θ, in which the prior is standard normal; components of one shape go together.
+
+    A component's table is its z, centred along every axis, scaled by its prior's width, that of straight leans and that of the rest,
+    over the root of its margins and bent (:func:`_bent`). Steps are taken in x, which is z in units of the posterior's width: tens of iterations
+    instead of hundreds.
+    """
+
+    def __init__(
+        self, stage: Stage, operator: LinkOperator, variance: Mapping[Workload, Lean], heard: Sequence[Workload]
+    ) -> None:
+        known = stage.precisions()
+        shapes: dict[tuple[tuple[int, ...], tuple[int, ...]], list[Workload]] = {}
+        for t in heard:
+            shape = tuple(stage.scene.margin[c].size for c in t.columns)
+            shapes.setdefault((shape, tuple(stage.lines(t))), []).append(t)
+        self.groups = list(shapes.values())
+        places = np.arange(operator.mask.size).reshape(operator.mask.shape)
+        self._where = [
+            np.stack([places[operator.blocks[t]].reshape(shape) for t in group]) for (shape, _), group in shapes.items()
+        ]
+        self._roots = [
+            [
+                along(
+                    np.stack([np.sqrt(stage.scene.margin[t.columns[axis]].p) for t in group]), axis + 1, len(shape) + 1
+                )
+                for axis in range(len(shape))
+            ]
+            for (shape, _), group in shapes.items()
+        ]
+        self._lines = [
+            [
+                (axis + 1, along(np.stack([stage.lines(t)[axis] for t in group]), axis + 1, len(shape) + 1))
+                for axis in axes
+            ]
+            for (shape, axes), group in shapes.items()
+        ]
+        self._prior, self._width = [], []
+        for (shape, _), group in shapes.items():
+            leans = np.array([variance[t] for t in group]).T
+            told = np.array([known[t] for t in group])
+            self._prior.append([along(np.sqrt(v), 0, len(shape) + 1) for v in leans])
+            self._width.append([along((1 + v * told) ** -0.5, 0, len(shape) + 1) for v in leans])
+        self._starts = np.cumsum([0] + [w.size for w in self._where])
+        self._answers = operator.mask.shape
+        self.size = int(self._starts[-1])
+
+    def _bend(self, i: int, tables: FloatArray, sizes: Sequence[FloatArray]) -> FloatArray:
+        """Scale what goes straight by one size and the rest by another: its own adjoint."""
+        straight, rest = sizes
+        if not self._lines[i]:
+            return straight * tables
+        part = tables
+        for axis, q in self._lines[i]:
+            part = q * (q * part).sum(axis=axis, keepdims=True)
+        return rest * tables + (straight - rest) * part
+
+    def _cut(self, flat: FloatArray) -> Iterator[tuple[int, FloatArray]]:
+        for i, where in enumerate(self._where):
+            yield i, flat[self._starts[i] : self._starts[i + 1]].reshape(where.shape)
+
+    def whitened(self, x: FloatArray) -> FloatArray:
+        """Return z at x. Its own adjoint, so that it takes gradients back too."""
+        return np.concatenate([self._bend(i, part, self._width[i]).ravel() for i, part in self._cut(x)])
+
+    def deviations(self, z: FloatArray) -> list[FloatArray]:
+        """How far each group's densities are off independence, before they are bent."""
+        return [
+            self._bend(i, _centre(part, self._roots[i]), self._prior[i]) / math.prod(self._roots[i])
+            for i, part in self._cut(z)
+        ]
+
+    def stacked(self, deviations: Sequence[FloatArray]) -> FloatArray:
+        """θ of all components in the operator's matrix of answers."""
+        out = np.zeros(self._answers)
+        for where, off in zip(self._where, deviations, strict=True):
+            out.reshape(-1)[where] = _bent(off)
+        return out
+
+    def gradient(self, slope: FloatArray, deviations: Sequence[FloatArray]) -> FloatArray:
+        """Pull a gradient in θ back to z."""
+        flat = slope.reshape(-1)
+        out = []
+        for i, (where, off) in enumerate(zip(self._where, deviations, strict=True)):
+            pulled = flat[where] / (1 + np.maximum(off, 0.0)) / math.prod(self._roots[i])
+            out.append(_centre(self._bend(i, pulled, self._prior[i]), self._roots[i]).ravel())
+        return np.concatenate(out)
+
+
+def _bent(off: FloatArray) -> FloatArray:
+    """θ of a density 1 + ``off``: its logarithm above, and ``off`` itself below, where a density stays positive.
+
+    The prior is normal in the density, as in the design. Were it normal in θ, the count of a rare cell could follow its noise
+    upwards at next to no cost: from one expected link to twenty takes three units of θ, and such a cell's prior is wider.
+    """
+    return np.where(off > 0, np.log1p(np.maximum(off, 0.0)), off)
+
+
+def _centre(tables: FloatArray, roots: Sequence[FloatArray]) -> FloatArray:
+    """Project each axis but the first onto the complement of the root of its margin: its own adjoint."""
+    for axis, q in enumerate(roots, start=1):
+        tables = tables - q * (q * tables).sum(axis=axis, keepdims=True)
+    return tables
+
+
+@dataclass(frozen=True)
+class _Slack:
+    """The components of a given margin: they move its mass per row type and nothing else."""
+
+    outside: LinkOperator
+    blocks: Mapping[Workload, tuple[slice, slice]]
+
+    @classmethod
+    def of(cls, stage: Stage, operator: LinkOperator, heard: Sequence[Workload]) -> _Slack | None:
+        loose = [t for t in heard if stage.scene.fixed(t)]
+        if not loose:
+            return None
+        one = RowTypes(
+            (), (), np.zeros((1, 0), dtype=np.int64), np.zeros(0, dtype=np.int64), np.ones(1, dtype=np.int64)
+        )
+        sides = (stage.left, one) if stage.scene.given == 0 else (one, stage.right)
+        return cls(LinkOperator(*sides, loose), {t: operator.blocks[t] for t in loose})
+
+    def move(self, given: FloatArray, theta: FloatArray) -> FloatArray:
+        """Masses of the row types under θ; they add up to one."""
+        lean = self.outside.adjoint(self.outside.stack({t: theta[b] for t, b in self.blocks.items()}))
+        mass = given * np.exp(lean - lean.max())
+        return np.asarray(mass / mass.sum())
+
+    def slope(self, pull: FloatArray, out: FloatArray) -> None:
+        """Write the gradient of the margin's components into ``out``."""
+        found = self.outside.histogram(pull)
+        for t, block in self.blocks.items():
+            out[block] = found[self.outside.blocks[t]]
+
+
+def _maximise(stage: Stage, variance: Mapping[Workload, Lean]) -> LinkFit:
+    """Minimise the objective by L-BFGS from independent wiring."""
+    from scipy.optimize import minimize
+
+    heard = stage.heard({t: max(lean) for t, lean in variance.items()}, least=SILENT)
+    if not heard:
+        return LinkFit(stage.scene.problem.shape, {}, 0, converged=True)
+    tables = {s: t for s, t in stage.tables.items() if t.blur is None or not set(heard).isdisjoint(stage.told(s))}
+    operator = LinkOperator(stage.left, stage.right, tuple(dict.fromkeys([*heard, *tables])))
+    target = operator.stack({s: t.y for s, t in tables.items()})
+    precision = operator.stack({s: t.precision for s, t in tables.items()})
+    # Types may be a sample (ALGORITHMS B4), which has too many or too few of a value, or none. So it tells only how much likelier than by chance a
+    # cell is; chance is known. Otherwise θ would make good what is wrong with the sample, and that is gone when links are drawn.
+    chance = operator.stack({s: stage.expected[s] for s in tables})
+    sampled = operator.histogram(stage.base)
+    times, unseen = np.divide(chance, sampled, out=np.zeros_like(chance), where=sampled > 0), chance * (sampled <= 0)
+    base = np.log(np.maximum(stage.base, 1e-300))
+    place = _Coordinates(stage, operator, variance, heard)
+    # Where one side's margin is given, P is conditional on it: a row (or column) has its mass, up to the margin's slack.
+    axis = {None: None, 0: 1, 1: 0}[stage.scene.given]
+    given = np.maximum(stage.base.sum(axis=axis, keepdims=True), 1e-300)
+    slack = _Slack.of(stage, operator, heard)
+
+    def spread(theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        mass = given if slack is None else slack.move(given, theta)
+        p = base + operator.laid_out(theta)
+        p -= p.max(axis=axis, keepdims=True)
+        np.exp(p, out=p)
+        p *= mass / p.sum(axis=axis, keepdims=True)
+        return p, mass
+
+    def objective(x: FloatArray) -> tuple[float, FloatArray]:
+        z = place.whitened(x)
+        leans = place.deviations(z)
+        p, mass = spread(place.stacked(leans))
+        off = stage.links * (times * operator.histogram(p) + unseen) - target
+        pull = operator.laid_out(times * precision * off * stage.links)
+        mean = (p * pull).sum(axis=axis, keepdims=True) / mass
+        pull -= mean
+        pull *= p
+        slope = operator.histogram(pull)
+        if slack is not None:
+            slack.slope(mass * (mean - (mass * mean).sum()), slope)
+        gradient = z + place.gradient(slope, leans)
+        return float(0.5 * (precision * off**2).sum() + 0.5 * z @ z), place.whitened(gradient)
+
+    result = minimize(
+        objective,
+        np.zeros(place.size),
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": _ITERATIONS, "ftol": _ENOUGH, "maxcor": 20},
+    )
+    leans = place.deviations(place.whitened(result.x))
+    answers = operator.unstack(times * operator.histogram(spread(place.stacked(leans))[0]) + unseen)
+    joint = {s: (answers[s] / answers[s].sum(), t.weight) for s, t in tables.items()}
+    bent = [_bent(off) for off in leans]
+    theta = {t: bent[i][j] for i, group in enumerate(place.groups) for j, t in enumerate(group)}
+    loose = {t: table for t, table in theta.items() if stage.scene.fixed(t)}
+    firm = {t: table for t, table in theta.items() if t not in loose}
+    done = bool(result.success)
+    return LinkFit(stage.scene.problem.shape, firm, int(result.nit), converged=done, slack=loose, joint=joint)

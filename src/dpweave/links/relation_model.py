@@ -1,0 +1,25 @@
+"""The link model of one relation of a plan, set to what its columns allow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dpweave.budget.tasks import favoured, link_method, link_task
+from dpweave.links.link_method import LinkModel, link_model
+from dpweave.measure.cross_workloads import cross_workloads
+
+if TYPE_CHECKING:
+    from dpweave.plan.plan import Plan
+    from dpweave.plan.relations import Relation
+
+
+def relation_model(plan: Plan, relation: Relation) -> LinkModel:
+    """Return the link model of a relation, set to what its columns allow."""
+    method = link_method(plan, relation.table, relation.key)
+    k = min(plan.k, len(relation.left) + len(relation.right))
+    if method != "pgd":
+        favour = favoured(plan, link_task(relation))
+        return link_model(method) if method == "random" else link_model(method, k=k, favoured=favour)
+    every = len(cross_workloads([n for n, _ in relation.left], [n for n, _ in relation.right], k=k))
+    choices = min(3, every)
+    return link_model(method, k=k, K=choices, T=max(1, min(15, every // choices)))

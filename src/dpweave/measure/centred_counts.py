@@ -1,0 +1,168 @@
+r"""Rows of one owner counted around what all rows show: noise for what a unit's rows are together.
+
+A customer with d orders moves counts of orders by d, and noise hides as much for every set of columns that is asked for. But most of what d orders say
+is what all orders say: a third of anybody's are paid by card. Let :math:`\mu` be shares of all rows, known from elsewhere. Counted is what a unit's rows have *beyond*
+:math:`\mu`, as a bag (:class:`dpweave.privacy.window.Bag`; docs/proofs, Theorem 6) with one code for each cell c of the owned rows' columns:
+
+.. math:: v_u(c) = n_u(c) - \mu(c)\, m_u, \qquad \mathbb{E} \lVert v_u \rVert^2 = m_u^2 (t^2 q + \delta^2) + m_u (1 - q), \qquad q = \textstyle\sum_c \mu(c)^2,
+
+for a unit with :math:`m_u` rows, where t is by which part of it a unit's own share of a cell typically differs from that of all, and :math:`\delta` how far :math:`\mu` may
+be off. Rows drawn like all others have length :math:`\sqrt{m}`, and with tastes of t = 0.4 it is a fraction of m still. The clip is the length of a large unit's vector, with some
+room. Counts are had back by adding :math:`\mu` times the rows, which is right however far :math:`\mu` is off (:func:`counts_of`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Protocol, TypeGuard
+
+import numpy as np
+
+from dpweave.measure.public_row_sums import KEPT, ROOM, UNFELT, clip_at, uncentred
+from dpweave.privacy.accounting import split, subtract
+from dpweave.privacy.window import Bag, NoisyMarginal
+from dpweave.schema.domain import MAX_CELLS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from dpweave.arrays import FloatArray
+    from dpweave.privacy.window import Columns, Noisy, NoisyBag, Units, Window
+
+TASTE = 0.4
+"""Relative standard deviation of a unit's own share of a cell around that of all rows."""
+
+DIFFERENT = 0.25
+"""By which part of their counts units that are scaled down may differ from all others: who has more rows has others."""
+
+FAINT = 0.0125
+"""Noise of all cells together below about a hundredth of the rows, this part over the mean absolute value of a standard normal variable, is not worth having at the price of clipping."""
+
+MOST_CELLS = 2_000
+"""Cells of owned rows that are counted around a centre at most: every unit has a number for each of them."""
+
+
+@dataclass(frozen=True)
+class Centre:
+    """What is known of all rows over their columns ``over``, for counts with these and the columns ``beside`` of their owners.
+
+    ``alike`` is about the sum of the squares of their shares, and ``doubt`` the squared error of all shares together.
+    """
+
+    beside: Columns
+    over: Columns
+    alike: float
+    share: Callable[[], FloatArray]
+    doubt: float = 0.0
+
+
+class Centres(Protocol):
+    """What is known before rows are counted."""
+
+    def __call__(self, columns: Columns) -> Centre | None:
+        """Return the centre of counts over ``columns``; None where nothing is known, or they may not be centred."""
+        ...
+
+
+@dataclass(frozen=True)
+class Centred:
+    """Counts over the rows of a window, about ``rows`` of them, centred where that takes less noise.
+
+    ``kept`` is the length of the code of all rows, which shows how far units were scaled down, in units of all others together. Clips are ``balanced`` unless
+    it is to be found out how long vectors are.
+    """
+
+    window: Window
+    units: Units
+    centres: Centres
+    rows: float
+    kept: float = KEPT
+    balanced: bool = True
+
+    def l2(self, columns: Columns) -> float:
+        """What noise must hide: the length of a unit's vector, or all that a unit can move where counts are plain."""
+        found = self._short(columns)
+        return self.window.l2(columns) if found is None else found[1]
+
+    def measure(
+        self, cliques: Sequence[Columns], *, rho: float, weights: Sequence[float] | None = None
+    ) -> tuple[Noisy, ...]:
+        """Noisy counts for each clique, plain or as centred bags, for ``rho`` in all."""
+        weights = [1.0] * len(cliques) if weights is None else list(weights)
+        short = {i: found for i, clique in enumerate(cliques) if (found := self._short(clique)) is not None}
+        plain = [i for i in range(len(cliques)) if i not in short]
+        out: dict[int, Noisy] = {}
+        if plain:
+            share = split(rho, [sum(weights[i] for i in some) for some in (plain, short)])[0] if short else rho
+            asked = self.window.measure([cliques[i] for i in plain], rho=share, weights=[weights[i] for i in plain])
+            out |= dict(zip(plain, asked, strict=True))
+            rho = subtract(rho, share)
+        if short:
+            own = [weights[i] for i in short]
+            made = [
+                self._bag(centre, clip, rho=rho * w / sum(own))
+                for (centre, clip), w in zip(short.values(), own, strict=True)
+            ]
+            out |= dict(zip(short, self.window.measure_bags(made, rho=rho, weights=own), strict=True))
+        return tuple(out[i] for i in range(len(cliques)))
+
+    def _short(self, columns: Columns) -> tuple[Centre, float] | None:
+        """The centre of ``columns`` and the clip, where centred counts take less noise than plain ones."""
+        centre = self.centres(columns) if self.units.hold(columns) else None
+        if centre is None:
+            return None
+        cells, beside = self._cells(centre.over), self._cells(centre.beside)
+        if not 1 < cells <= MOST_CELLS or (cells + 1) * beside > MAX_CELLS:
+            return None
+        longer = max(self.units.longer.get(c, 1.0) for c in centre.over)
+        clip = longer * clip_for(self.units.many, centre.alike, centre.doubt, kept=self.kept)
+        return (centre, clip) if clip < self.window.l2(columns) else None
+
+    def _cells(self, columns: Columns) -> int:
+        return math.prod(self.window.shape[c] for c in columns)
+
+    def _bag(self, centre: Centre, clip: float, *, rho: float) -> Bag:
+        """The bag of all cells, its clip at a balance of noise and what scaling makes wrong. Where noise is hardly felt it is widened: with ample budgets nobody is scaled down."""
+        values = product(*(range(self.window.shape[c]) for c in centre.over))
+        codes = ((), *(tuple(zip(centre.over, at, strict=True)) for at in values))
+        share = np.clip(centre.share().ravel(), 0.0, 1.0)
+        apart = self.kept * _length(self.units.many, centre.alike, centre.doubt) / self.units.many
+        rows, cells = max(self.rows, 1.0), share.size * self._cells(centre.beside)
+        chance = math.sqrt(rows * float((share * (1 - share)).sum()) / cells)
+        longest = self.units.rows * math.hypot(math.sqrt(2.0), apart)
+        if self.balanced:
+            noise, wrong = clip / math.sqrt(math.pi * rho), DIFFERENT * rows / cells
+            clip *= clip_at(self.units, lambda m: _length(m, centre.alike, centre.doubt), noise=noise, wrong=wrong)
+        clip = min(max(clip, math.sqrt(2 * rho) * max(UNFELT * chance, FAINT * rows / cells)), longest)
+        return Bag(centre.beside, codes, (1 / apart, *(1.0,) * share.size), clip, (0.0, *share.tolist()))
+
+
+def clip_for(rows: float, alike: float, doubt: float = 0.0, *, kept: float = KEPT) -> float:
+    """Clip of a centred bag, for a unit with so many ``rows``; see :class:`Centre`.
+
+    >>> round(clip_for(100.0, 0.25), 1)
+    26.2
+    """
+    return ROOM * math.hypot(1.0, kept) * _length(rows, alike, doubt)
+
+
+def _length(rows: float, alike: float, doubt: float) -> float:
+    return math.sqrt(rows**2 * (TASTE**2 * alike + doubt) + rows * (1 - alike))
+
+
+def is_owned(noisy: Noisy, left: Mapping[str, object]) -> TypeGuard[NoisyBag]:
+    """Whether counts are of a bag that looks at rows which hold a key, with columns of ``left``, and not at where it leads."""
+    if isinstance(noisy, NoisyMarginal):
+        return False
+    looked = {c for code in noisy.bag.codes for c, _ in code}
+    return bool(looked) and looked <= left.keys()
+
+
+def counts_of(noisy: NoisyBag, shape: Mapping[str, int], *, rows: FloatArray) -> NoisyMarginal:
+    """Counts over a centred bag's columns and those of its codes, given about how many rows there are in each cell of its columns."""
+    shown, _ = uncentred(noisy, np.maximum(rows, 0.0))
+    over = tuple(c for c, _ in noisy.bag.codes[-1])
+    counts = shown.counts[..., 1:].reshape((*rows.shape, *(shape[c] for c in over)))
+    return NoisyMarginal((*noisy.bag.columns, *over), np.rint(counts).astype(np.int64), float(shown.noise[-1]))

@@ -1,0 +1,75 @@
+r"""Links within units, counted with room for the few that a unit mostly has and not for all that it might have.
+
+A household may have six persons with a father each, and noise in plain counts hides six. Most have one or two. So every clique is counted as a bag
+(:class:`dpweave.privacy.window.Bag`) of whole cells: one unit's counts n are scaled down to :math:`n \min(1, C / \lVert n \rVert_2)`, and noise hides C. Numbers of links of units that
+have any are taken to be geometric with mean g, all of them in one cell, which is the worst case. Then a clip takes from the links' weight about the part
+
+.. math:: \mathrm{lost}(C) = \frac{\sum_{m > C} (m - C) p_m}{\sum_m m p_m} = (1 - 1/g)^C,
+
+and C is where noise and what that makes wrong are least together.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeGuard
+
+import numpy as np
+
+from dpweave.measure.public_row_sums import left_of
+from dpweave.privacy.accounting import split
+from dpweave.privacy.window import Bag, NoisyBag, NoisyMarginal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dpweave.privacy.window import Columns, Noisy, Units, Window
+
+TOGETHER = 2.0
+"""Mean number of links of a unit that has any."""
+
+USUAL = 2.0
+"""Clip that is taken for granted before it is known how much is spent on a clique."""
+
+DIFFERENT = 0.25
+"""By which part of their counts units that are scaled down may differ from all others."""
+
+
+@dataclass(frozen=True)
+class Clipped:
+    """Counts over about so many ``links`` that a window shows, none of which leaves its unit."""
+
+    window: Window
+    units: Units
+    links: float
+
+    def l2(self, columns: Columns) -> float:
+        """About what noise must hide."""
+        return min(USUAL, self.window.l2(columns))
+
+    def measure(
+        self, cliques: Sequence[Columns], *, rho: float, weights: Sequence[float] | None = None
+    ) -> tuple[NoisyBag, ...]:
+        """Noisy counts for each clique, for ``rho`` in all."""
+        shares = split(rho, [1.0] * len(cliques) if weights is None else list(weights))
+        bags = [self._bag(clique, share) for clique, share in zip(cliques, shares, strict=True)]
+        return self.window.measure_bags(bags, rho=rho, weights=weights)
+
+    def _bag(self, columns: Columns, rho: float) -> Bag:
+        cells = math.prod(self.window.shape[c] for c in columns)
+        clips = np.geomspace(1.0, max(self.units.rows, 1.0), 40)
+        wrong = DIFFERENT * self.links / cells * (1 - 1 / TOGETHER) ** clips
+        return Bag(columns, ((),), (1.0,), float(clips[np.argmin(clips / math.sqrt(math.pi * rho) + wrong)]))
+
+
+def is_clipped(noisy: Noisy) -> TypeGuard[NoisyBag]:
+    """Whether counts are those of whole cells, clipped."""
+    return isinstance(noisy, NoisyBag) and noisy.bag.codes == ((),) and not noisy.bag.centred
+
+
+def counts_of(noisy: NoisyBag, *, links: float) -> NoisyMarginal:
+    """Clipped counts as a marginal of about so many ``links``, as far as noise lets it be seen how many are left of them."""
+    counts = noisy.counts[..., 0]
+    left = left_of(noisy, np.full(counts.shape, links / counts.size))
+    return NoisyMarginal(noisy.bag.columns, np.rint(counts / left).astype(np.int64), noisy.sigma / left)

@@ -1,0 +1,11 @@
+"""What was learned, as a value and as a file, and the synthetic database that is drawn from it.
+
+Lives here:
+  - ``model``: the public class ``Model``, and ``load``. ``file_format``: the entries of a model file.
+  - ``synthetic_database``: what ``Model.sample`` returns, and how it is written.
+  - ``coded_database``: Arrow tables as codes and positions, for the report and the evaluation.
+
+Does not live here: private rows. The import contract keeps this package away from sources and from the Curator.
+
+Start with ``model``.
+"""

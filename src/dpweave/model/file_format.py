@@ -1,0 +1,156 @@
+"""A release and public tables as the entries of a model file: JSON and Arrow, never pickle."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpweave.privacy.release import Bagged, Discovered, Measured, Release, Selected
+from dpweave.privacy.window import Bag, NoisyBag, NoisyMarginal
+from dpweave.schema.domain import Attribute, View
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+
+def release_to_dict(release: Release) -> dict[str, Any]:
+    """Return a release as plain values; counts of marginals are kept apart, as Arrow."""
+    return {
+        "measured": [
+            {
+                "what": m.what,
+                "view": _view_to_dict(m.view),
+                "columns": list(m.marginal.columns),
+                "domains": [_domain_to_dict(d) for d in m.domains],
+                "sigma": m.marginal.sigma,
+            }
+            for m in release.measured
+        ],
+        "bagged": [
+            {
+                "what": b.what,
+                "view": _view_to_dict(b.view),
+                "columns": list(b.noisy.bag.columns),
+                "codes": [[list(pair) for pair in code] for code in b.noisy.bag.codes],
+                "scales": list(b.noisy.bag.scales),
+                "centres": list(b.noisy.bag.centres),
+                "clip": b.noisy.bag.clip,
+                "sigma": b.noisy.sigma,
+            }
+            for b in release.bagged
+        ],
+        "selected": [
+            {
+                "what": s.what,
+                "view": _view_to_dict(s.view),
+                "candidates": [list(c) for c in s.candidates],
+                "chosen": list(s.chosen),
+            }
+            for s in release.selected
+        ],
+        "discovered": [
+            {
+                "what": d.what,
+                "table": d.table,
+                "column": d.column,
+                "counts": dict(d.counts),
+                "sigma": d.sigma,
+                "threshold": d.threshold,
+            }
+            for d in release.discovered
+        ],
+    }
+
+
+def _release_from_dict(data: dict[str, Any], arrays: Mapping[str, Any]) -> Release:
+    return Release(
+        measured=[
+            Measured(
+                m["what"],
+                _view_from_dict(m["view"]),
+                tuple(m["domains"]),
+                NoisyMarginal(tuple(m["columns"]), arrays[f"measured/{i}"], m["sigma"]),
+            )
+            for i, m in enumerate(data["measured"])
+        ],
+        selected=[
+            Selected(
+                s["what"], _view_from_dict(s["view"]), tuple(tuple(c) for c in s["candidates"]), tuple(s["chosen"])
+            )
+            for s in data["selected"]
+        ],
+        discovered=[Discovered(**d) for d in data["discovered"]],
+        bagged=[_bagged(b, arrays[f"bagged/{i}"]) for i, b in enumerate(data.get("bagged", ()))],
+    )
+
+
+def _bagged(data: dict[str, Any], counts: Any) -> Bagged:
+    codes = tuple(tuple((c, int(v)) for c, v in code) for code in data["codes"])
+    bag = Bag(tuple(data["columns"]), codes, tuple(data["scales"]), data["clip"], tuple(data.get("centres", ())))
+    return Bagged(data["what"], _view_from_dict(data["view"]), NoisyBag(bag, counts, data["sigma"]))
+
+
+def _domain_to_dict(domain: Any) -> Any:
+    """Return a domain as plain values, for people: edges and categories as they print."""
+    if isinstance(domain, dict):
+        return domain
+    return {"kind": type(domain).__name__.lower()} | {
+        k: [str(v) for v in value] if isinstance(value, tuple) else value for k, value in vars(domain).items()
+    }
+
+
+def _view_to_dict(view: View) -> dict[str, Any]:
+    return {
+        "base": view.base,
+        "columns": [[n, a.column, list(a.path)] for n, a in view.columns],
+        "linked": [list(p) for p in view.linked],
+    }
+
+
+def _view_from_dict(data: dict[str, Any]) -> View:
+    columns = tuple((n, Attribute(c, tuple(p))) for n, c, p in data["columns"])
+    return View(data["base"], columns, tuple(tuple(p) for p in data["linked"]))
+
+
+def _ipc(table: pa.Table) -> bytes:
+    import pyarrow as pa
+
+    sink = io.BytesIO()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def _pack(arrays: Mapping[str, Any]) -> bytes:
+    """Put NumPy arrays into one Arrow file: name, type, shape, bytes."""
+    import pyarrow as pa
+
+    plain = {name: np.ascontiguousarray(a) for name, a in arrays.items()}
+    return _ipc(
+        pa.table(
+            {
+                "name": pa.array(list(plain), pa.string()),
+                "dtype": pa.array([a.dtype.str for a in plain.values()], pa.string()),
+                "shape": pa.array([list(np.shape(arrays[n])) for n in plain], pa.list_(pa.int64())),
+                "data": pa.array([a.tobytes() for a in plain.values()], pa.large_binary()),
+            }
+        )
+    )
+
+
+def _table(content: bytes) -> pa.Table:
+    """Read an Arrow file. It is checked through and through: offsets that lead nowhere would end the process."""
+    import pyarrow as pa
+
+    table = pa.ipc.open_file(content).read_all()
+    table.validate(full=True)
+    return table
+
+
+def _unpack(content: bytes) -> dict[str, Any]:
+    rows = _table(content).to_pylist()
+    return {r["name"]: np.frombuffer(r["data"], dtype=np.dtype(r["dtype"])).reshape(r["shape"]).copy() for r in rows}

@@ -1,0 +1,318 @@
+"""Model: a release and what was fitted to it. Sampling sees nothing else, costs nothing, and repeats."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import zipfile
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpweave.budget.tasks import Task, link_task
+from dpweave.engines.staging import staged
+from dpweave.errors import ModelFileError, UsageError
+from dpweave.links.link_method import Refittable
+from dpweave.links.relation_model import relation_model
+from dpweave.model.file_format import _ipc, _pack, _release_from_dict, _table, _unpack, release_to_dict
+from dpweave.plan.plan import Plan
+from dpweave.plan.relations import counted_keys, fine_degrees, presence_codecs, relations, repeating_key
+from dpweave.privacy.certificate import Certificate
+from dpweave.schema.domain import degree, presence, repetition
+from dpweave.tables.base import restore
+from dpweave.tables.owned_row_counts import degree_histogram
+from dpweave.weaving.parts import Part, Parts, Warp, Woven, divide
+from dpweave.weaving.weaver import Fabric, Weaver
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    import pyarrow as pa
+
+    from dpweave.arrays import IntArray
+    from dpweave.links.degrees import Degrees
+    from dpweave.links.link_method import LinkProblem
+    from dpweave.model.synthetic_database import SyntheticDatabase
+    from dpweave.plan.relations import Relation
+    from dpweave.privacy.release import Release
+    from dpweave.privacy.window import Noisy
+    from dpweave.tables.base import FittedTable
+
+
+FORMAT = 2
+SHRINKING = 100
+"""How many times smaller than its content a model may be: counts shrink ten times, and zip could a thousand."""
+SMALL = 1 << 26
+"""Bytes of content (64 MB) that need no such explanation: older files shrank as far as they could."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """Everything that was learned, all of it safe to publish."""
+
+    fabric: Fabric
+    """Sizes, fitted tables, public tables, and the plan with every learned domain filled in."""
+    certificate: Certificate
+    release: Release
+    mechanisms: Mapping[str, str] = field(default_factory=dict)
+    """Name of the table model that fitted each table."""
+    fits: Mapping[tuple[str, str], Any] = field(default_factory=dict)
+    """What was fitted to the links of each relation, by (table, key), so that sampling need not repeat it."""
+
+    @property
+    def plan(self) -> Plan:
+        """The plan with every learned domain filled in."""
+        return self.fabric.plan
+
+    @property
+    def sizes(self) -> Mapping[str, float]:
+        """Noisy number of rows of each private table."""
+        return self.fabric.sizes
+
+    @property
+    def linked(self) -> Mapping[tuple[str, str], float]:
+        """Share of rows with a target, by (table, foreign key), where a key may be null."""
+        keys = [(t, k.name) for t in self.tables for k in self.plan.database[t].foreign_keys]
+        return {(t, k): self.fabric.share(t, k) for t, k in keys if presence(k) in presence_codecs(self.plan, t)}
+
+    @property
+    def tables(self) -> Mapping[str, FittedTable]:
+        """Fitted table models."""
+        return self.fabric.tables
+
+    @property
+    def public(self) -> Mapping[str, pa.Table]:
+        """Public tables, as they are."""
+        return self.fabric.public
+
+    def sample(
+        self, scale: float = 1.0, seed: int = 0, *, progress: Callable[[str, float], None] | None = None
+    ) -> SyntheticDatabase:
+        """Draw a synthetic database, ``scale`` times the size of the real one. Free; the same seed gives the same.
+
+        A large one is woven part by part when it is written, so that memory does not grow with it; looking at one of its
+        tables puts all of it into memory. ``progress`` is told the relation that is wired and the share of them that was.
+        """
+        from dpweave.model.synthetic_database import SyntheticDatabase
+
+        if isinstance(scale, bool) or not isinstance(scale, (int, float)) or not (math.isfinite(scale) and scale > 0):
+            raise UsageError(f"scale must be a positive number, not {scale!r}")
+        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+            raise UsageError(f"seed must be a whole number of at least 0, not {seed!r}")
+        count, common = divide(self.plan, self.fabric.expected_rows(scale))
+        tell = progress if count == 1 else None  # parts are woven, and tell of it, when they are written
+        parts = Parts(
+            lambda: self._weave(float(scale), int(seed), count, common, tell), self.plan.database.names, count
+        )
+        return SyntheticDatabase(self.plan.database, parts if count > 1 else parts.gathered, parts.repairs)
+
+    def _weave(
+        self, scale: float, seed: int, count: int, common: frozenset[str], tell: Callable[[str, float], None] | None
+    ) -> Iterator[Woven]:
+        """Weave all parts in order; none is held while the next one is made."""
+        linker, warp = Rewiring(self.plan, self.release, self.fits, tell), Warp(common)
+
+        def weave(part: Part) -> Woven:
+            weaver = Weaver(self.fabric, linker=linker, scale=scale, seed=seed, fits=linker.fits, part=part, warp=warp)
+            return Woven(weaver.weave(), weaver.repairs)
+
+        return (weave(Part(index, count)) for index in range(count))
+
+    def save(self, path: str | Path) -> None:
+        """Write the model as a zip of JSON, TOML and Arrow, whole or not at all: nothing is replaced by what cannot be read."""
+        target = Path(path)
+        with staged(target) as draft:
+            _write(draft, _entries(self))
+            try:
+                load(draft)
+            except ModelFileError as error:
+                spoilt = target.with_name(f"{target.name}.unreadable")
+                draft.replace(spoilt)
+                raise ModelFileError(
+                    f"the model was written and cannot be read again; {target} is left as it was, and {spoilt} has all of "
+                    "the model: keep it, and report this"
+                ) from error
+
+
+class Rewiring:
+    """Makes links from what a release holds. What is fitted to it is fitted once and serves all parts of a database."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        release: Release,
+        fits: Mapping[tuple[str, str], Any],
+        progress: Callable[[str, float], None] | None = None,
+    ) -> None:
+        self._plan = plan
+        self._release = release
+        self._progress = progress
+        self.fits = dict(fits)
+
+    def __call__(
+        self, relation: Relation, problem: LinkProblem, degrees: Degrees, rng: np.random.Generator
+    ) -> IntArray | None:
+        """Links of one relation, or None where nothing was measured."""
+        if self._progress is not None:
+            every = relations(self._plan)
+            self._progress(f"{relation.table}.{relation.key}", every.index(relation) / len(every))
+        name = link_task(relation).name
+        measured: tuple[Noisy, ...] = (*self._release.find(name), *self._release.find_bags(name))
+        if not measured:
+            return None
+        method = relation_model(self._plan, relation)
+        if not isinstance(method, Refittable):
+            return method.wire(problem, measured, rng=rng, degrees=degrees)
+        at = relation.table, relation.key
+        if at not in self.fits:
+            self.fits[at] = method.fit(problem, measured, rng=rng, degrees=degrees)
+        return method.draw(self.fits[at], problem, rng=rng, degrees=degrees)
+
+
+def degree_counts(plan: Plan, release: Release) -> dict[tuple[str, str], tuple[tuple[int, ...], IntArray]]:
+    """Return, for every owning key, the buckets in which degrees were counted and their noisy counts."""
+    found = {}
+    for table in plan.promise.private:
+        for child, key in counted_keys(plan, table):
+            for marginal in release.find(Task("domains", table, degree(child, key)).name):
+                groups = plan.table[child].key[key].degree_edges
+                if groups is not None:
+                    edges, bound = fine_degrees(plan, child, key), plan.promise.bounds[child, key]
+                    found[child, key] = degree_histogram(marginal, edges, groups, bound=bound)
+    return found
+
+
+def repetitions(plan: Plan, release: Release) -> dict[str, tuple[float, float]]:
+    """Return, for every junction whose pairs may repeat, the share of its rows that do, and its standard error."""
+    found = {}
+    for table in plan.promise.private:
+        key = repeating_key(plan, table)
+        for noisy in release.find(Task("sizes", table, repetition(key)).name) if key else ():
+            once, again = np.maximum(noisy.counts, 0)
+            rows = max(float(once + again), 1.0)
+            found[table] = float(again) / rows, noisy.sigma / rows
+    return found
+
+
+def load(path: str | Path) -> Model:
+    """Read a model that :meth:`Model.save` wrote. Whatever else is in the file, it raises ``ModelFileError``."""
+    entries = _read(Path(path))
+    try:
+        manifest = json.loads(entries["manifest.json"])
+        if manifest["format"] != FORMAT:
+            raise ModelFileError(
+                f"the model {path} has format {manifest['format']!r}; this dpweave reads format {FORMAT}: sample from it with the version that wrote it"
+            )
+        return _from_entries(manifest, entries)
+    except ModelFileError:
+        raise
+    except Exception as error:  # a stranger's file can break anything that reads it
+        raise ModelFileError(
+            f"the model {path} lacks parts that this dpweave needs; it was damaged or written by another version"
+        ) from error
+
+
+def _write(path: Path, entries: Mapping[str, bytes]) -> None:
+    """Write a zip that is the same for the same entries. One that shrinks more than a reader believes is stored as it is."""
+    with path.open("xb") as file:
+        with zipfile.ZipFile(file, "w") as archive:
+            for name, content in entries.items():
+                shrunk = len(zlib.compress(content)) * SHRINKING >= len(content)
+                info = zipfile.ZipInfo(name)  # dated 1980
+                archive.writestr(info, content, zipfile.ZIP_DEFLATED if shrunk else zipfile.ZIP_STORED)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _read(path: Path) -> dict[str, bytes]:
+    """Read what is in a zip, unless it would fill the memory."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if sum(e.file_size for e in archive.infolist()) > max(SMALL, SHRINKING * path.stat().st_size):
+                raise ModelFileError(
+                    f"the model {path} would take far more memory than its size explains; it is no model"
+                )
+            return {name: archive.read(name) for name in archive.namelist()}
+    except OSError as error:
+        raise ModelFileError(f"the model {path} cannot be read: {error.strerror or 'no such file'}") from None
+    except (zipfile.BadZipFile, EOFError, zlib.error, RuntimeError, ValueError):  # encrypted, or packed in another way
+        raise ModelFileError(
+            f"the model {path} is damaged or not a model; take it from where it was saved again"
+        ) from None
+
+
+def _entries(model: Model) -> dict[str, bytes]:
+    states = {name: fitted.state() for name, fitted in model.tables.items()}
+    arrays = {f"tables/{t}/{k}": v for t, (_, found) in states.items() for k, v in found.items()}
+    arrays |= {f"measured/{i}": m.marginal.counts for i, m in enumerate(model.release.measured)}
+    arrays |= {f"bagged/{i}": b.noisy.counts for i, b in enumerate(model.release.bagged)}
+    arrays |= {f"popularity/{t}/{k}": v for (t, k), v in model.fabric.popularity.items()}
+    links = []
+    for i, (at, fit) in enumerate(model.fits.items()):
+        state, found = _method(model.plan, at).state(fit)
+        links.append({"relation": list(at), "state": state})
+        arrays |= {f"links/{i}/{k}": v for k, v in found.items()}
+    manifest = {
+        "format": FORMAT,
+        "sizes": dict(model.sizes),
+        "loose": dict(model.fabric.loose),
+        "tables": {t: {"mechanism": model.mechanisms[t], "state": state} for t, (state, _) in states.items()},
+        "public": list(model.public),
+        "links": links,
+        "popularity": [list(at) for at in model.fabric.popularity],
+    }
+    entries = {
+        "manifest.json": json.dumps(manifest, indent=1).encode(),
+        "plan.toml": model.plan.to_toml().encode(),
+        "certificate.json": model.certificate.to_json().encode(),
+        "release.json": json.dumps(release_to_dict(model.release), indent=1, default=str).encode(),
+        "arrays.arrow": _pack(arrays),
+    }
+    return entries | {f"public/{i}.arrow": _ipc(t) for i, t in enumerate(model.public.values())}
+
+
+def _from_entries(manifest: dict[str, Any], entries: dict[str, bytes]) -> Model:
+    arrays = _unpack(entries["arrays.arrow"])
+    tables = {
+        name: restore(entry["mechanism"], entry["state"], _under(arrays, f"tables/{name}/"))
+        for name, entry in manifest["tables"].items()
+    }
+    plan = Plan.from_toml(entries["plan.toml"].decode())
+    fits = {}
+    for i, entry in enumerate(manifest.get("links", ())):  # older files have none: links are then fitted again
+        table, key = entry["relation"]
+        fits[table, key] = _method(plan, (table, key)).restore(entry["state"], _under(arrays, f"links/{i}/"))
+    release = _release_from_dict(json.loads(entries["release.json"]), arrays)
+    fabric = Fabric(
+        plan=plan,
+        sizes=manifest["sizes"],
+        tables=tables,
+        public={t: _table(entries[f"public/{i}.arrow"]) for i, t in enumerate(manifest["public"])},
+        degrees=degree_counts(plan, release),
+        repetitions=repetitions(plan, release),
+        loose=manifest.get("loose", {}),
+        popularity={(t, k): arrays[f"popularity/{t}/{k}"] for t, k in manifest.get("popularity", ())},
+    )
+    return Model(
+        fabric,
+        certificate=Certificate.from_json(entries["certificate.json"].decode()),
+        release=release,
+        mechanisms={t: entry["mechanism"] for t, entry in manifest["tables"].items()},
+        fits=fits,
+    )
+
+
+def _under(arrays: Mapping[str, Any], mark: str) -> dict[str, Any]:
+    return {k.removeprefix(mark): v for k, v in arrays.items() if k.startswith(mark)}
+
+
+def _method(plan: Plan, at: tuple[str, str]) -> Refittable:
+    """Return the link model of a relation whose fits are kept."""
+    method = relation_model(plan, {(r.table, r.key): r for r in relations(plan)}[at])
+    if not isinstance(method, Refittable):
+        raise UsageError(f"links of {'.'.join(at)} are made by a method that keeps no fit")
+    return method

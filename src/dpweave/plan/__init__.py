@@ -1,0 +1,15 @@
+"""Every public choice: frozen, validated at birth, TOML in and out. A plan holds nothing private.
+
+Lives here:
+  - ``plan``: the public class ``Plan``. ``entries``: columns, keys, tables, shares. ``toml_text``: a plan as TOML.
+  - ``declared``: what a plan declares, as values. ``drafting``: a first plan from a catalogue.
+  - ``rules``, ``rule_checks`` and ``workloads``: what a plan may declare beside tables.
+  - ``relations``: foreign keys in the order they are woven, with their views. ``mechanisms``: names of table mechanisms.
+  - ``explanation``: what is said about a plan, as values.
+
+Does not live here: noise, fits, rows. A draft reads a catalogue, never a row.
+
+Start with ``plan``, then ``entries``.
+
+Also here: ``value_kinds``.
+"""

@@ -1,0 +1,175 @@
+"""What a client of the wall may hold: a window on one view, and the noisy counts that came through it.
+
+Table models and link learners import this module and never the Curator, its counts or its sources
+(the import contract holds them to it). A bug in a client costs accuracy, not privacy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from dpweave.arrays import FloatArray, IntArray
+
+
+Columns = tuple[str, ...]
+"""A clique: names of columns of one window, in the order of a count array's axes. ``()`` is the number of rows."""
+
+
+@dataclass(frozen=True)
+class NoisyMarginal:
+    """Counts over ``columns`` with integer noise of scale ``sigma`` in every cell; safe to publish."""
+
+    columns: Columns
+    counts: IntArray
+    sigma: float
+
+    def __post_init__(self) -> None:
+        if self.counts.ndim != len(self.columns):
+            raise ValueError(f"{self.counts.ndim} axes for {len(self.columns)} columns")
+
+
+Code = tuple[tuple[str, int], ...]
+"""Columns of a view and the value that each must have, as a code; ``()`` is every row."""
+
+
+@dataclass(frozen=True)
+class Bag:
+    r"""What to count about rows, or about the public rows they lead to, with noise for whole units and not for rows.
+
+    A row falls into one cell of ``columns`` and has every one of the ``codes`` whose columns have these values. Let :math:`n_u` be how many rows of unit u there are per cell and code, less the ``centres`` :math:`\mu` of the codes times
+    all its rows in the cell. With one scale :math:`s` per code,
+
+    .. math:: y = s \sum_u \frac{n_u}{s} \min\Bigl(1, \frac{C}{\lVert n_u / s \rVert_2}\Bigr) + s \, \mathcal{N}(0, \sigma^2),
+
+    so that one unit moves :math:`y/s` by at most the ``clip`` C, however many rows it has. A unit whose rows have codes about as often as the centres
+    say has a short vector; without centres (all 0) it is as long as its rows are many.
+    """
+
+    columns: Columns
+    codes: tuple[Code, ...]
+    scales: tuple[float, ...]
+    clip: float
+    centres: tuple[float, ...] = ()
+
+    @property
+    def reach(self) -> Columns:
+        """All columns that it looks at, those of its codes last."""
+        return tuple(dict.fromkeys((*self.columns, *(c for code in self.codes for c, _ in code))))
+
+    @property
+    def centred(self) -> bool:
+        """Whether counts are those beyond some share of all rows, and not rows themselves."""
+        return bool(self.centres)
+
+
+@dataclass(frozen=True)
+class NoisyBag:
+    """Noisy counts of a :class:`Bag`, its codes along the last axis, with noise of scale ``sigma`` times the code's scale."""
+
+    bag: Bag
+    counts: FloatArray
+    sigma: float
+
+    @property
+    def noise(self) -> FloatArray:
+        """Scale of the noise in the counts of each code."""
+        return self.sigma * np.array(self.bag.scales)
+
+
+Noisy = NoisyMarginal | NoisyBag
+
+
+LARGE = 3.0
+"""A unit is large that has this many times the mean number of rows: of units whose rows go on by chance, one in twenty has more."""
+
+
+@dataclass(frozen=True)
+class Units:
+    """What is public about the rows of one protected unit in a view: how many they are at most, and which columns they share.
+
+    Bags may hold only ``columns`` (None: all of the view), those that no other unit moves. ``mean`` is about how many rows a unit has, where that was counted,
+    and ``longer`` how many times as long as expected what its rows have beyond all others was found to be, by column.
+    """
+
+    rows: int
+    shared: frozenset[str]
+    columns: frozenset[str] | None = None
+    mean: float | None = None
+    longer: Mapping[str, float] = field(default_factory=dict)
+
+    def hold(self, columns: Iterable[str]) -> bool:
+        """Whether bags may hold all of ``columns``."""
+        return self.columns is None or self.columns.issuperset(columns)
+
+    @property
+    def many(self) -> float:
+        """Rows of a large unit, for which a vector should have room."""
+        return float(self.rows if self.mean is None else max(min(self.rows, LARGE * self.mean), 1.0))
+
+
+@dataclass(frozen=True)
+class Candidate:
+    r"""One option of a private choice: how badly ``prediction`` misses the true counts over ``columns``.
+
+    Its score is :math:`w\,\lVert \text{counts} - \text{prediction} \rVert_1 - p` with weight ``w`` and penalty ``p``.
+    One unit moves it by at most ``w`` times the L1 sensitivity of the marginal (PRIVACY §4). The prediction is rounded
+    to integers and weight and penalty to multiples of 1/1024, so that the score is computed without rounding error.
+    """
+
+    columns: Columns
+    prediction: FloatArray
+    weight: float = 1.0
+    penalty: float = 0.0
+
+
+class Window(Protocol):
+    """The two verbs, on one view: a base table with the columns of the rows its foreign keys lead to."""
+
+    @property
+    def name(self) -> str:
+        """What the ledger calls this view."""
+        ...
+
+    @property
+    def shape(self) -> Mapping[str, int]:
+        """Number of codes of each column, in a fixed order; public."""
+        ...
+
+    def l1(self, columns: Columns) -> float:
+        """L1 sensitivity of the marginal over ``columns``, the largest over protected tables; public."""
+        ...
+
+    def l2(self, columns: Columns) -> float:
+        """L2 sensitivity of the marginal over ``columns``, the largest over protected tables; public."""
+        ...
+
+    @property
+    def units(self) -> Units | None:
+        """What is known of one unit's rows, where bags may be measured; None elsewhere."""
+        ...
+
+    def measure_bags(
+        self, bags: Sequence[Bag], *, rho: float, weights: Sequence[float] | None = None
+    ) -> tuple[NoisyBag, ...]:
+        r"""Noisy counts of each bag, for a zCDP cost of ``rho`` in all; :math:`\sigma_i = C_i / \sqrt{2 \rho_i}`."""
+        ...
+
+    def measure(
+        self, cliques: Sequence[Columns], *, rho: float, weights: Sequence[float] | None = None
+    ) -> tuple[NoisyMarginal, ...]:
+        r"""Noisy counts for each clique, for a zCDP cost of ``rho`` in all, charged before rows are read.
+
+        Clique i gets the share :math:`\rho_i = \rho w_i / \sum_j w_j` and noise of scale
+        :math:`\sigma_i = \Delta_{2,i} / \sqrt{2 \rho_i}`.
+        """
+        ...
+
+    def select(self, candidates: Sequence[Candidate], *, rho: float, count: int = 1) -> tuple[int, ...]:
+        """Positions of ``count`` distinct candidates with large scores, for a zCDP cost of ``rho`` in all."""
+        ...

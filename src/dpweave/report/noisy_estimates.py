@@ -1,0 +1,265 @@
+r"""Noisy counts as the report reads them: combined, added up, with their error, next to the copy.
+
+Several noisy counts of the same cells are combined by weights :math:`1/\sigma_i^2`; a marginal that is summed over c
+further cells carries noise of scale :math:`\sigma\sqrt{c}`. Noises of different measurements are independent. So are those of the cells of one, but for bags,
+where the commonest value of a column is what the others leave: there noise differs from value to value and is shared by them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dpweave.arrays import FloatArray, IntArray
+    from dpweave.privacy.release import Measured
+
+    Margins = tuple[FloatArray, FloatArray]
+
+FAR = 10.0
+"""Standard deviations from which on a noisy total is as good as known."""
+STANDS_OUT = 3.0
+"""Standard deviations by which a dependence must pass what noise alone gives."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Noisy counts, with the error of the noisiest cell."""
+
+    counts: FloatArray
+    sigma: float
+    cover: FloatArray | None = None
+    """Covariance of the noise between cells along the last axis, where it is not the same in all of them."""
+
+    @property
+    def covariance(self) -> FloatArray:
+        """That of the cells along the last axis, in any case."""
+        return np.eye(self.counts.shape[-1]) * self.sigma**2 if self.cover is None else self.cover
+
+    @property
+    def whole_variance(self) -> float:
+        """Variance of the noise in the sum of all cells; next to none where their number of rows was known."""
+        rows = self.counts.size // self.counts.shape[-1]
+        return float(max(rows * self.covariance.sum(), 1e-9))
+
+
+def combined(parts: Sequence[Estimate]) -> Estimate | None:
+    r"""Return the estimate of least variance, :math:`\sum_i x_i \sigma_i^{-2} / \sum_i \sigma_i^{-2}`.
+
+    >>> both = combined([Estimate(np.array([0.0]), 1.0), Estimate(np.array([5.0]), 2.0)])
+    >>> both.counts.tolist(), round(both.sigma, 4)
+    ([1.0], 0.8944)
+    """
+    if not parts:
+        return None
+    weights = np.array([1 / p.sigma**2 for p in parts])
+    weights /= weights.sum()
+    counts = np.asarray(sum(w * p.counts for w, p in zip(weights, parts, strict=True)), dtype=np.float64)
+    if all(p.cover is None for p in parts):
+        return Estimate(counts, math.sqrt(sum(w**2 * p.sigma**2 for w, p in zip(weights, parts, strict=True))))
+    cover = np.asarray(sum(w**2 * p.covariance for w, p in zip(weights, parts, strict=True)))
+    return Estimate(counts, math.sqrt(float(cover.diagonal().max())), cover)
+
+
+def summed(measured: Measured, columns: Sequence[str], *, cover: FloatArray | None = None) -> Estimate:
+    """Add a marginal up over all but ``columns``, which become the axes in their order; ``cover`` is of the last one."""
+    have = measured.marginal.columns
+    rest = tuple(i for i, name in enumerate(have) if name not in columns)
+    left = [name for name in have if name in columns]
+    cells = math.prod(measured.marginal.counts.shape[i] for i in rest)
+    counts = measured.marginal.counts.astype(np.float64).sum(axis=rest)
+    turned = counts.transpose([left.index(c) for c in columns])
+    return Estimate(turned, measured.marginal.sigma * math.sqrt(cells), None if cover is None else cells * cover)
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """One column, or the degrees of a relation: how often each code occurs in the copy, and in the noisy counts."""
+
+    name: str
+    kind: str
+    labels: tuple[str, ...]
+    ordered: bool
+    synthetic: IntArray
+    measured: Estimate | None
+    total: float | None
+    """Noisy number of rows, where it was measured on its own."""
+    total_sigma: float = math.inf
+    open_ended: bool = False
+    """Whether codes at the upper end may all be empty, as those of large degrees are."""
+
+    @cached_property
+    def synthetic_shares(self) -> FloatArray:
+        """Share of the copy's rows in each code."""
+        return np.asarray(self.synthetic / max(int(self.synthetic.sum()), 1), dtype=np.float64)
+
+    @cached_property
+    def _whole(self) -> tuple[float, float, float]:
+        """Number of rows from the size that was measured and from the cells' own sum: value, variance, weight of the sum."""
+        assert self.measured is not None
+        own = 1 / self.measured.whole_variance
+        size = (
+            0.0 if self.total is None or not math.isfinite(self.total_sigma) else 1 / max(self.total_sigma, 1e-9) ** 2
+        )
+        value = (own * float(self.measured.counts.sum()) + size * (self.total or 0.0)) / (own + size)
+        return value, 1 / (own + size), own / (own + size)
+
+    @cached_property
+    def measured_shares(self) -> FloatArray | None:
+        """Noisy share of rows in each code; noise may make it negative."""
+        if self.measured is None or self._whole[0] <= 0:
+            return None
+        return np.asarray(self.measured.counts / self._whole[0], dtype=np.float64)
+
+    @cached_property
+    def band(self) -> FloatArray:
+        r"""Two standard deviations of each measured share :math:`x_i / T`, to first order.
+
+        :math:`\operatorname{var} = (\sigma_i^2 - 2 p_i w c_i + p_i^2 \operatorname{var} T) / T^2`, where w is the weight
+        that the sum of the cells has in the total T, and :math:`c_i` the covariance of a cell with that sum.
+        """
+        shares = self.measured_shares
+        if self.measured is None or shares is None:
+            return np.zeros(len(self.labels))
+        whole, variance, weight = self._whole
+        p = np.clip(shares, 0.0, 1.0)
+        noise = self.measured.covariance
+        squares = noise.diagonal() - 2 * p * weight * noise.sum(axis=1) + p**2 * variance
+        return np.asarray(2 * np.sqrt(np.maximum(squares, 0.0)) / whole, dtype=np.float64)
+
+    @property
+    def agreeing(self) -> int:
+        r"""Codes on which copy and measurement agree as well as chance lets them.
+
+        A gap may be twice :math:`\sqrt{\sigma^2/N^2 + p(1-p)/n}`: the noise of measuring over N rows, and that of drawing
+        the n rows of the copy.
+        """
+        shares = self.measured_shares
+        if shares is None:
+            return 0
+        drawn = self.synthetic_shares * (1 - self.synthetic_shares) / max(int(self.synthetic.sum()), 1)
+        allowed = np.sqrt(self.band**2 + 4 * drawn)
+        return int((np.abs(shares - self.synthetic_shares) <= allowed).sum())
+
+    @property
+    def last(self) -> int:
+        """Number of codes up to the last that holds rows, where the domain is open-ended; else all."""
+        if not self.open_ended:
+            return len(self.labels)
+        holds = self.synthetic > 0
+        if self.measured is not None:
+            holds = holds | (self.measured.counts > 3 * self.measured.sigma)
+        return min(int(np.flatnonzero(holds).max(initial=0)) + 2, len(self.labels))
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two columns on different sides of a relation, counted over its links."""
+
+    left: str
+    right: str
+    left_labels: tuple[str, ...]
+    right_labels: tuple[str, ...]
+    measured: Estimate
+    synthetic: FloatArray
+
+    @cached_property
+    def margins(self) -> Margins:
+        """Shares of links by either column: as measured where that is far above its noise, else the copy's."""
+        known = float(self.measured.counts.sum()) > FAR * math.sqrt(self.measured.whole_variance)
+        return margins(self.measured.counts if known else self.synthetic)
+
+    @cached_property
+    def measured_excess(self) -> FloatArray:
+        """Share of links beyond independence, from the noisy counts."""
+        return excess(self.measured.counts, self.margins) / max(float(self.measured.counts.sum()), 1.0)
+
+    @cached_property
+    def synthetic_excess(self) -> FloatArray:
+        """Share of links beyond independence, in the copy."""
+        return excess(self.synthetic, margins(self.synthetic)) / max(float(self.synthetic.sum()), 1.0)
+
+    @property
+    def noise(self) -> float:
+        """One standard deviation of a measured share of links."""
+        return self.measured.sigma / max(float(self.measured.counts.sum()), 1.0)
+
+    @cached_property
+    def evidence(self) -> float:
+        """Standard deviations by which the measured dependence passes what noise alone would give."""
+        return evidence(self.measured, self.margins)
+
+    @property
+    def stands_out(self) -> bool:
+        """Whether the noisy counts show a dependence at all."""
+        return self.evidence > STANDS_OUT
+
+    @property
+    def kept(self) -> float:
+        r"""Slope of the copy's excess on the measured one, :math:`\langle s, x \rangle / \langle x, x \rangle`.
+
+        Noise makes :math:`\langle x, x \rangle` larger by its own expected square, which is taken off.
+        """
+        x, s = self.measured_excess, self.synthetic_excess
+        own = (
+            float((x * x).sum())
+            - noise_moments(self.measured, self.margins)[0] / max(self.measured.counts.sum(), 1.0) ** 2
+        )
+        return float((x * s).sum()) / own if own > 0 else float("nan")
+
+
+def margins(counts: FloatArray) -> Margins:
+    """Shares by row and by column; even ones where there is nothing."""
+    total = float(counts.sum())
+    rows, columns = counts.shape
+    if total <= 0:
+        return np.full(rows, 1 / rows), np.full(columns, 1 / columns)
+    return np.asarray(counts.sum(axis=1) / total), np.asarray(counts.sum(axis=0) / total)
+
+
+def excess(counts: FloatArray, of: Margins) -> FloatArray:
+    r"""Return :math:`D = A_p C A_q^T` with :math:`A_p = I - p \mathbf{1}^T`: what of the counts no margins explain.
+
+    Of counts with total N and shares p, q of their own that is :math:`C_{ij} - N p_i q_j`.
+    """
+    a, b = (_centring(share) for share in of)
+    return np.asarray(a @ counts @ b.T, dtype=np.float64)
+
+
+def noise_moments(measured: Estimate, of: Margins) -> tuple[float, float]:
+    r"""Mean and standard deviation of :math:`\sum_{ij} D_{ij}^2` under independence, D being the excess count.
+
+    D is then the noise E seen through :math:`D = A_p E A_q^T` (to first order, where p and q are those of the noisy counts). Rows of E are independent with covariance
+    :math:`\Sigma`, so the sum is a quadratic form in normals: mean :math:`\operatorname{tr} A_p A_p^T \operatorname{tr} A_q \Sigma A_q^T`, variance
+    :math:`2 \|A_p A_p^T\|_F^2 \|A_q \Sigma A_q^T\|_F^2`.
+    """
+    a, b = (_centring(share) for share in of)
+    mean, variance = 1.0, 2.0
+    for gram in (a @ a.T, b @ measured.covariance @ b.T):
+        mean *= float(np.trace(gram))
+        variance *= float((gram * gram).sum())
+    return mean, math.sqrt(variance)
+
+
+def evidence(measured: Estimate, of: Margins) -> float:
+    r"""How far the measured dependence lies above what noise alone gives, in standard deviations of a normal.
+
+    The sum of squares with mean m and variance v is taken for m/ν times a chi-squared variable with ν = 2m²/v degrees of
+    freedom, and its cube root for normal (Wilson and Hilferty).
+    """
+    if min(measured.counts.shape) < 2 or measured.counts.sum() <= 0:
+        return 0.0
+    mean, spread = noise_moments(measured, of)
+    ratio = float((excess(measured.counts, of) ** 2).sum() / mean)
+    width = (spread / mean) ** 2 / 9
+    return (math.cbrt(ratio) - (1 - width)) / math.sqrt(width)
+
+
+def _centring(share: FloatArray) -> FloatArray:
+    return np.asarray(np.eye(len(share)) - share[:, None])

@@ -1,0 +1,199 @@
+"""Large databases in parts: each a small database of its own, woven by itself, so that memory does not grow.
+
+A database of more than :data:`PART_VALUES` values is divided into parts of about that size. A part has its share of the
+rows of every **divided** table, linked among themselves. Tables that are small, or cannot be divided, are **common**: they
+are woven whole, with the first part, and the rows of every part may lead to them, as they may to public tables. What one
+part must know of the parts before it is in the :class:`Warp`: how many rows there are, how far numbering has come inside
+keys that hold a common row, and which values a rule has settled.
+
+A database of one part is woven as if there were none of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import pyarrow as pa
+
+    from dpweave.arrays import IntArray
+    from dpweave.plan.plan import Plan
+    from dpweave.schema.database import Table
+
+PART_VALUES = 1 << 22
+"""Values (rows times columns) of one part, and of all common tables that could have been divided."""
+
+FEW = 100
+"""Owners of which a part would have fewer are common: their rows are divided, not they."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of ``count`` shares of a database."""
+
+    index: int = 0
+    count: int = 1
+
+    def share(self, total: float) -> int:
+        """Whole number of ``total`` that falls to this part; all parts together have exactly ``total``, rounded.
+
+        >>> [Part(i, 3).share(7.4) for i in range(3)]
+        [2, 2, 3]
+        """
+        whole = max(0, round(total))
+        return whole * (self.index + 1) // self.count - whole * self.index // self.count
+
+    def shares(self, totals: IntArray, rng: np.random.Generator) -> IntArray:
+        """Share of each of many totals. With ``rng`` in the same state in every part, they add up to the totals.
+
+        >>> sum(Part(i, 3).shares(np.array([1, 5]), np.random.default_rng(0)) for i in range(3))
+        array([1, 5])
+        """
+        start = rng.integers(0, self.count, len(totals))
+        return np.asarray(
+            (totals * (self.index + 1) + start) // self.count - (totals * self.index + start) // self.count
+        )
+
+
+@dataclass
+class Warp:
+    """What runs through all parts of a database. Every part reads it and adds to it, in order."""
+
+    common: frozenset[str] = frozenset()
+    tables: dict[str, pa.Table] = field(default_factory=dict)
+    """Common tables, once the first part has made them."""
+    codes: dict[str, dict[str, IntArray]] = field(default_factory=dict)
+    """Codes of public and common tables."""
+    links: dict[tuple[str, str], IntArray] = field(default_factory=dict)
+    """Links of public and common tables, which lead to such tables alone."""
+    rows: dict[str, int] = field(default_factory=dict)
+    """Rows of each table in the parts so far."""
+    settled: dict[str, dict[tuple[Any, ...], Any]] = field(default_factory=dict)
+    """Values that rules have settled."""
+    numbers: dict[tuple[str, str], tuple[IntArray, IntArray]] = field(default_factory=dict)
+    """For numbered columns, the groups they are numbered within and how far each has come."""
+
+    def reached(self, what: tuple[str, str], group: IntArray) -> IntArray:
+        """How far the group of each row has come in the parts before.
+
+        >>> warp = Warp()
+        >>> warp.count(("t", "nr"), np.array([5, 5, 7]))
+        >>> warp.reached(("t", "nr"), np.array([7, 5, 9]))
+        array([1, 2, 0])
+        """
+        known, reached = self.numbers.get(what, (np.array([-1]), np.array([0])))
+        at = np.minimum(np.searchsorted(known, group), len(known) - 1)
+        return np.asarray(np.where(known[at] == group, reached[at], 0))
+
+    def count(self, what: tuple[str, str], group: IntArray) -> None:
+        """Count a part's rows in."""
+        known, reached = self.numbers.get(what, (np.array([-1]), np.array([0])))
+        every, place = np.unique(np.concatenate([known, group]), return_inverse=True)
+        total = np.bincount(place[len(known) :], minlength=len(every))
+        total[place[: len(known)]] += reached
+        self.numbers[what] = every, total
+
+
+def divide(plan: Plan, rows: Mapping[str, float]) -> tuple[int, frozenset[str]]:
+    """How many parts a database with these expected ``rows`` has, and which private tables are common to them.
+
+    Common is what must be: a table whose key is made of foreign keys alone that all lead to public or common rows, since
+    two parts could make the same one, and whatever a common table leads to. Common is further, smallest first and as long
+    as all that this brings along stays within a part's size: a protected table that owns nothing, since the links to it
+    are then spread over all of its rows; and one of which a part would have too few rows.
+    """
+    private = plan.promise.private
+    values = {name: rows[name] * max(len(plan.database[name].columns), 1) for name in private}
+    count = -int(-sum(values.values()) // PART_VALUES)
+    if count <= 1:
+        return 1, frozenset()
+    common = _brought_along(plan, frozenset())
+    owners = {plan.database[t].key[k].target for t, k in plan.promise.owning.items()}
+    for name in sorted(plan.promise.protected, key=lambda n: values[n]):
+        if plan.promise.graph.incoming(name) and (name not in owners or rows[name] < FEW * count):
+            more = _brought_along(plan, common | {name})
+            if sum(values[n] for n in more - common) <= PART_VALUES:
+                common = more
+    return (1, frozenset()) if common == set(private) else (count, common)
+
+
+def _brought_along(plan: Plan, common: frozenset[str]) -> frozenset[str]:
+    """All private tables that are common if these are."""
+    whole = {*common, *plan.public}
+    size = -1
+    while size != len(whole):
+        size = len(whole)
+        for table in plan.database:
+            if any(_only_leads_to(table, unique, whole) for unique in (table.primary_key, *table.unique)):
+                whole.add(table.name)
+            if table.name in whole:
+                whole |= {k.target for k in table.foreign_keys}
+    return frozenset(whole - set(plan.public))
+
+
+def _only_leads_to(table: Table, unique: tuple[str, ...], whole: set[str]) -> bool:
+    keys = [k for k in table.foreign_keys if set(k.columns) & set(unique)]
+    covered = {c for k in keys for c in k.columns}
+    return bool(unique) and set(unique) <= covered and all(k.target in whole for k in keys)
+
+
+@dataclass(frozen=True)
+class Woven:
+    """One part: its rows by table, and how many of them had to change so that each declared rule holds."""
+
+    tables: Mapping[str, pa.Table]
+    repairs: Mapping[str, int]
+
+
+class Parts(Mapping[str, Any]):
+    """Tables by name that are woven part by part: once for whoever takes the parts, and whole if a table is asked for."""
+
+    def __init__(self, weave: Callable[[], Iterable[Woven]], names: Iterable[str], count: int) -> None:
+        self._weave = weave
+        self._names = tuple(names)
+        self.count = count
+        self.rows: dict[str, int] = {}
+        """Rows of each table, once all parts were woven."""
+        self.repairs: dict[str, int] = {}
+        """Rows that each rule changed, once all parts were woven."""
+
+    def __getitem__(self, name: str) -> pa.Table:
+        return self.gathered[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def stream(self) -> Iterator[Mapping[str, pa.Table]]:
+        """Weave all parts anew, in order. Every table is in at least one of them."""
+        rows: dict[str, int] = dict.fromkeys(self._names, 0)
+        repairs: dict[str, int] = {}
+        for part in self._weave():
+            for name in part.tables:
+                rows[name] += part.tables[name].num_rows
+            for rule, changed in part.repairs.items():
+                repairs[rule] = repairs.get(rule, 0) + changed
+            yield part.tables
+            del part  # before the next one is made
+        self.rows.update(rows)
+        self.repairs.update(repairs)
+
+    @cached_property
+    def gathered(self) -> dict[str, pa.Table]:
+        """All parts put together in memory."""
+        import pyarrow as pa
+
+        found: dict[str, list[pa.Table]] = {name: [] for name in self._names}
+        for part in self.stream():
+            for name, table in part.items():
+                found[name].append(table)
+        return {name: tables[0] if len(tables) == 1 else pa.concat_tables(tables) for name, tables in found.items()}

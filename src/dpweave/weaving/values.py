@@ -1,0 +1,143 @@
+"""Values of woven rows: keys follow the rows they name, numbers keep them unique, the rest is decoded or made up.
+
+Rows are wired by position first, so cycles, self-references, composite keys and keys that are also foreign keys need no
+special order here.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpweave.arrays import running_number
+from dpweave.errors import SchemaError
+from dpweave.schema.arrow_types import arrow_type
+from dpweave.schema.codec import Codec
+from dpweave.schema.domain import Bins, Categories, Opaque
+from dpweave.schema.placeholders import placeholders
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+    from dpweave.arrays import IntArray
+    from dpweave.plan.entries import TablePlan
+    from dpweave.schema.database import ForeignKey, Table
+    from dpweave.weaving.state import Cloth
+
+
+class Values:
+    """Columns of a cloth as it lies, each resolved once."""
+
+    def __init__(self, cloth: Cloth) -> None:
+        self._cloth = cloth
+        self._plan = cloth.plan
+        self._made: dict[tuple[str, str], pa.Array] = {}
+        self._pending: set[tuple[str, str]] = set()
+
+    def column(self, name: str, column: str) -> pa.Array:
+        """Values of a column, one per row."""
+        if name in self._cloth.ready:
+            return self._cloth.ready[name][column].combine_chunks()
+        if (name, column) not in self._made:
+            if (name, column) in self._pending:
+                raise SchemaError(
+                    f"the value of {name}.{column} depends on itself through foreign keys; make one of them nullable"
+                )
+            self._pending.add((name, column))
+            made = self._make(name, column)
+            self._pending.discard((name, column))
+            self._made[name, column] = made
+        return self._made[name, column]
+
+    def _make(self, name: str, column: str) -> pa.Array:
+        cloth = self._cloth
+        plan = self._plan.table[name].column[column]
+        dictated = [k for k in self._plan.database[name].foreign_keys if column in k.columns]
+        if dictated:
+            return self._follow(name, column, dictated)
+        if column in self._sequenced[name]:
+            return self._numbered(name, column)
+        rng = cloth.rng("values", name, column)
+        domain = plan.domain
+        rows = cloth.rows[name]
+        if isinstance(domain, Categories | Bins):
+            return Codec(plan.column, domain).decode(cloth.codes[name][column], rng)
+        null = cloth.codes[name][column] == 1 if column in cloth.codes[name] else np.zeros(rows, dtype=bool)
+        return placeholders(plan.column, cloth.warp.rows.get(name, 0) + np.arange(rows), null=null, rng=rng)
+
+    def _follow(self, name: str, column: str, keys: list[ForeignKey]) -> pa.Array:
+        """Copy the key of the row that is pointed at; the first key that leads somewhere dictates."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        kind = arrow_type(self._plan.database[name].column[column].type)
+        result = pa.nulls(self._cloth.rows[name], kind)
+        for key in keys:
+            if len(result) and not result.null_count:
+                break
+            links = self._cloth.links.get((name, key.name))
+            if links is None:  # not wired yet: asked for while its table's turn is still to come
+                continue
+            theirs = self.column(key.target, key.target_columns[key.columns.index(column)])
+            taken = theirs.take(pa.array(links, pa.int64(), mask=links < 0))
+            result = pc.coalesce(result, taken.cast(kind))
+        described = self._plan.database[name].column[column]
+        if result.null_count and not described.nullable:  # a part of keys whose other parts are null here
+            made = np.arange(self._cloth.rows[name])
+            rng = self._cloth.rng("values", name, column)
+            result = pc.coalesce(result, placeholders(described, made, null=np.zeros(len(made), dtype=bool), rng=rng))
+        return result
+
+    def _numbered(self, name: str, column: str) -> pa.Array:
+        number = self.numbers(name, column)
+        plan = self._plan.table[name].column[column]
+        null = np.zeros(len(number), dtype=bool)
+        return placeholders(plan.column, number, null=null, rng=self._cloth.rng("values", name, column), unique=True)
+
+    def numbers(self, name: str, column: str) -> IntArray:
+        """Number of each row, in a column that is numbered to keep a key unique."""
+        cloth = self._cloth
+        keys = [k for k in self.numbered_within(name)[column] if (name, k.name) in cloth.links]
+        number = cloth.warp.rows.get(name, 0) + np.arange(cloth.rows[name])
+        if keys:
+            number = running_number(cloth.labels(name, keys)[0])
+            places = cloth.places(name, keys)
+            if places is not None:
+                number += cloth.warp.reached((name, column), places)
+        return number
+
+    def numbered_within(self, name: str) -> Mapping[str, list[ForeignKey]]:
+        """The columns of a table that are numbered, with the foreign keys whose targets they are numbered within."""
+        return self._sequenced[name]
+
+    @cached_property
+    def _sequenced(self) -> Mapping[str, Mapping[str, list[ForeignKey]]]:
+        return {t.name: sequenced(t, self._plan.table[t.name]) for t in self._plan.database}
+
+
+def sequenced(table: Table, plan: TablePlan) -> dict[str, list[ForeignKey]]:
+    """Return the columns that are numbered to keep keys unique, each with the foreign keys it is numbered within.
+
+    Rows agree on the columns of a foreign key where they have the same target, so a number that is unique among rows with the same
+    targets makes a key unique whose other columns are all of those keys' columns and no less. Where some of its columns belong to
+    keys that have others besides, or the number has to serve two keys, rows are numbered through.
+    """
+    foreign = {c for k in table.foreign_keys for c in k.columns}
+    out: dict[str, list[ForeignKey]] = {}
+    for unique in (table.primary_key, *table.unique):
+        own = [c for c in unique if c not in foreign]
+        if not own:
+            continue
+        serves = next((c for c in own if c in out), None)
+        if serves is not None:
+            out[serves] = []
+            continue
+        unmodelled = [c for c in own if plan.column[c].domain is None or isinstance(plan.column[c].domain, Opaque)]
+        within = set(unique) & foreign
+        keys = [k for k in table.foreign_keys if set(k.columns) <= within]
+        out[(unmodelled or own)[-1]] = keys if {c for k in keys for c in k.columns} == within else []
+    return out

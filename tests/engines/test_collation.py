@@ -1,0 +1,98 @@
+"""Keys are compared byte by byte, whatever collation a SQLite column declares: one key never matches two rows."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import duckdb
+import pytest
+
+import dpweave as dw
+from dpweave.engines.opening import open_source
+from dpweave.errors import SourceError
+from dpweave.plan.entries import KeyPlan
+from dpweave.privacy.accounting import Budget
+from dpweave.privacy.curator import Curator
+from dpweave.privacy.ledger import Ledger
+from dpweave.schema.database import ForeignKey
+from dpweave.schema.domain import View
+from tests.backends import postgres  # noqa: F401 - a fixture
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_key_that_ignores_case_does_not_multiply_rows(tmp_path: Path) -> None:
+    path = tmp_path / "shop.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.executescript(
+            """
+            CREATE TABLE owner (code TEXT PRIMARY KEY NOT NULL, kind TEXT);
+            CREATE TABLE pet (id INTEGER PRIMARY KEY, owner TEXT NOT NULL COLLATE NOCASE REFERENCES owner(code));
+            INSERT INTO owner VALUES ('A', 'x'), ('a', 'x');
+            INSERT INTO pet VALUES (1, 'a'), (2, 'A'), (3, 'a');
+            """
+        )
+    connection.close()
+    plan = dw.Plan.draft(path, protect=["owner"])
+    with open_source(path) as source:
+        source.declare(plan.database)
+        ledger = Ledger.open(None, database=source.name, limit=Budget(1e9), tables=plan.protect)
+        curator = Curator(source, plan.promise, ledger=ledger)
+        view = View("pet", (), (("owner",),))
+        (total,) = curator.measure(view, [()], what="pets", rho=1e6)
+    assert int(total.counts) == 3
+
+
+def test_a_key_that_leads_to_two_rows_at_once_is_refused_before_anything_is_charged(tmp_path: Path) -> None:
+    """DuckDB compares by the collation of either side, so that a unique key of the target is no protection."""
+    path = tmp_path / "shop.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(
+            """
+            CREATE TABLE owner (id INTEGER PRIMARY KEY);
+            CREATE TABLE product (code TEXT PRIMARY KEY);
+            CREATE TABLE item (id INTEGER PRIMARY KEY, owner INTEGER REFERENCES owner, product TEXT COLLATE NOCASE);
+            INSERT INTO owner VALUES (1), (2);
+            INSERT INTO product VALUES ('a'), ('A'), ('b');
+            INSERT INTO item VALUES (1, 1, 'b'), (2, 2, 'b');
+            """
+        )
+    drafted = dw.Plan.draft(path, protect=["owner"], public=["product"])
+    key = KeyPlan(ForeignKey(("product",), "product", ("code",)), role="attribute")
+    item = drafted.table["item"]
+    plan = replace(drafted, tables=tuple(replace(t, keys=(*t.keys, key)) if t is item else t for t in drafted.tables))
+
+    def check() -> None:
+        with open_source(path) as source:
+            source.declare(plan.database)
+            ledger = Ledger.open(None, database=source.name, limit=Budget(1e9), tables=plan.protect)
+            Curator(source, plan.promise, ledger=ledger).check()
+
+    check()  # nobody leads to 'a'
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("INSERT INTO item VALUES (3, 1, 'a')")
+    with pytest.raises(SourceError, match="lead to several rows of 'product' at once by 'product'"):
+        check()
+
+
+def test_postgresql_hashes_texts_of_several_collations(postgres) -> None:  # noqa: F811
+    """Without a primary key rows are ordered by a hash of all columns, which PostgreSQL refuses where collations differ."""
+    url = postgres.fresh()
+    postgres.run(
+        'CREATE TABLE owner (id int PRIMARY KEY, "kind%" text COLLATE "POSIX" NOT NULL)',
+        'CREATE TABLE pet (owner int REFERENCES owner, one text COLLATE "C", two text COLLATE "POSIX", three text)',
+        "INSERT INTO owner SELECT i, 'x' FROM generate_series(1, 30) i",
+        "INSERT INTO pet SELECT i, 'a', 'b', 'c' FROM generate_series(1, 30) i",
+        url=url,
+    )
+    plan = dw.Plan.draft(url, protect=["owner"])
+    with open_source(url) as source:
+        source.declare(plan.database)
+        ledger = Ledger.open(None, database=source.name, limit=Budget(1e9), tables=plan.protect)
+        curator = Curator(source, plan.promise, ledger=ledger)
+        curator.check()
+        (total,) = curator.measure(View("pet", (), (("owner",),)), [()], what="pets", rho=1e6)
+    assert int(total.counts) == 30

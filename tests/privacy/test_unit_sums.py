@@ -1,0 +1,375 @@
+"""Sums of clipped vectors: one unit never moves them further than the clip, whatever its rows are (Theorem 6)."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpweave.errors import UsageError
+from dpweave.privacy import unit_sums
+from dpweave.privacy.accounting import Budget
+from dpweave.privacy.curator import Curator
+from dpweave.privacy.ledger import Ledger
+from dpweave.privacy.noise import InsecureNoise
+from dpweave.privacy.sensitivity import stays
+from dpweave.privacy.unit_sums import clipped_sum, grid
+from dpweave.privacy.window import Bag, Units
+from dpweave.schema.domain import Attribute, View
+from tests.engine_counts import codec_of, engine_counts, engine_order, open_frames, open_sqlite
+from tests.oracle import NOWHERE, World, bound, entity_neighbours, make_promise, random_view, random_world, rows_by_unit
+
+Vectors = dict[int, Counter[tuple[tuple[int, ...], int]]]  # of floats, where bags are centred
+
+
+def _vectors(rows: dict[int, list[tuple[int, ...]]], columns: tuple[str, ...], bag: Bag) -> Vectors:
+    """Rows per cell and code less the code's share of all rows in the cell, unit by unit: the definition."""
+    at = {c: i for i, c in enumerate(columns)}
+    centres = bag.centres or (0.0,) * len(bag.codes)
+    out: Vectors = {}
+    for unit, codes in rows.items():
+        out[unit] = Counter()
+        for row in codes:
+            cell = tuple(row[at[c]] for c in bag.columns)
+            for j, code in enumerate(bag.codes):
+                out[unit][cell, j] += all(row[at[c]] == v for c, v in code) - centres[j]
+    return out
+
+
+def _summed(vectors: Vectors, bag: Bag) -> dict[tuple[tuple[int, ...], int], int]:
+    """The clipped sum, slowly."""
+    step, most = grid(bag.clip)
+    out: Counter[tuple[tuple[int, ...], int]] = Counter()
+    for counts in vectors.values():
+        length = math.sqrt(sum((n / bag.scales[j]) ** 2 for (_, j), n in counts.items()))
+        factor = min(step, most / length) if length else 0.0
+        x = {at: math.trunc((n / bag.scales[at[1]]) * factor) for at, n in counts.items()}
+        if sum(v * v for v in x.values()) <= most**2:
+            out.update(x)
+    return {at: n for at, n in out.items() if n}
+
+
+def _random_bag(rng: random.Random, columns: tuple[str, ...], size: int) -> Bag:
+    own = tuple(c for c in columns if rng.random() < 0.5)
+    codes: list[tuple[tuple[str, int], ...]] = [()]
+    for _ in range(rng.randint(1, 4)):
+        some = rng.sample(columns, min(len(columns), rng.choice([1, 1, 2])))
+        codes.append(tuple((c, rng.randrange(size)) for c in some))
+    centres = tuple(rng.choice([0.0, 0.1, 0.4, 1.0]) for _ in codes) if rng.random() < 0.5 else ()
+    scales = tuple(rng.choice([0.3, 1.0, 2.5]) for _ in codes)
+    return Bag(own, tuple(codes), scales, rng.choice([0.2, 1.0, 1.7, 4.0]), centres)
+
+
+def _case(seed: int) -> tuple[World, View, tuple[str, ...], Bag] | None:
+    """A random world with a bag over columns whose rows stay, or None."""
+    rng = random.Random(seed)
+    world = random_world(rng, "entity", most=8)
+    view, columns = random_view(rng, world)
+    if not world.promise.chain(view.base) or not stays(world.promise, view, columns):
+        return None
+    return world, view, columns, _random_bag(rng, columns, world.size)
+
+
+def _distance(a: dict, b: dict) -> int:
+    return sum((a.get(at, 0) - b.get(at, 0)) ** 2 for at in {*a, *b})
+
+
+@pytest.mark.parametrize("chunk", range(6))
+def test_no_unit_moves_a_bag_further_than_its_clip(chunk):
+    """On random worlds where rows are said to stay, other units' rows do, and the sum moves by at most L."""
+    seen = attained = 0
+    for seed in range(1000 * chunk, 1000 * chunk + 400):
+        case = _case(seed)
+        if case is None:
+            continue
+        world, view, columns, bag = case
+        promise = world.promise
+        here = rows_by_unit(bound(world.rows, promise, world.order), promise, view, columns)
+        before = _summed(_vectors(here, columns, bag), bag)
+        for _, other in entity_neighbours(world.rows, promise):
+            there = rows_by_unit(bound(other, promise, world.order), promise, view, columns)
+            changed = [u for u in {*here, *there} if sorted(here.get(u, [])) != sorted(there.get(u, []))]
+            assert len(changed) <= 1, (seed, view, columns)
+            assert not any(u in there for u in changed)
+            moved = _distance(before, _summed(_vectors(there, columns, bag), bag))
+            assert moved <= grid(bag.clip)[1] ** 2, (seed, view, columns)
+            seen += moved > 0
+            attained += moved > 0.99 * grid(bag.clip)[1] ** 2
+    assert seen > 60
+    assert attained > 30  # units do reach the clip
+
+
+def test_rows_do_not_stay_where_other_units_move_them():
+    tables = {
+        "users": (("x",), {}),
+        "movies": (("x",), {}),
+        "ratings": (("x",), {"user": "users", "movie": "movies"}),
+    }
+    both = View("ratings", (("mine", Attribute("x")), ("theirs", Attribute("x", ("movie",)))))
+    theirs = View("ratings", (("theirs", Attribute("x", ("movie",))),))
+
+    def promise(public: bool, neighbours: str = "entity"):
+        return make_promise(
+            tables,
+            protect=("users",) if public else ("users", "movies"),
+            public=("movies",) if public else (),
+            owning={"ratings": "user"},
+            bounds={("ratings", "user"): 3} if public else {("ratings", "user"): 3, ("ratings", "movie"): 2},
+            neighbours=neighbours,
+        )
+
+    assert stays(promise(True), both, ("mine", "theirs"))
+    assert not stays(promise(True, "record"), both, ("mine", "theirs"))
+    assert not stays(promise(False), both, ("mine", "theirs"))
+    # A place that one user vacates is taken by another's row, even if the marginal over the movie alone hides it.
+    assert not stays(promise(False), theirs, ("theirs",))
+    newcomers = View("ratings", (("which", Attribute("@movie")),))
+    assert not stays(promise(True), newcomers, ("which",))
+
+
+@pytest.mark.parametrize("opens", ["frames", "sqlite"])
+def test_engines_agree_with_the_oracle(opens, tmp_path):
+    seen = 0
+    for seed in range(300, 480):
+        case = _case(seed)
+        if case is None:
+            continue
+        world, view, columns, bag = case
+        promise = world.promise
+        path = tmp_path / f"{seed}.sqlite"
+        opened = open_frames(world.rows, promise) if opens == "frames" else open_sqlite(world.rows, promise, path)
+        with opened as source:
+            counts, bounding = engine_counts(source, world, salt=str(seed))
+            truth = bound(world.rows, promise, engine_order(bounding, world.rows))
+            units = _vectors(rows_by_unit(truth, promise, view, columns), columns, bag)
+            expected, found = _summed(units, bag), counts.bag(view, bag)
+            assert found.shape == (*(counts.codec(view, c).size for c in bag.columns), len(bag.codes))
+            codecs = [counts.codec(view, c) for c in bag.columns]
+            for at in np.ndindex(found.shape):
+                lacking = [c.column.nullable and v == c.null_code for v, c in zip(at, codecs, strict=False)]
+                cell = tuple(NOWHERE if lacks else v for v, lacks in zip(at, lacking, strict=False))
+                # Floats are rounded down: by one more or less, per unit.
+                assert abs(int(found[at]) - expected.get((cell, at[-1]), 0)) <= len(units), (seed, at)
+            seen += bool(expected)
+    assert seen > 8
+
+
+def test_units_are_clipped_alike_in_one_block_and_in_many(monkeypatch):
+    rng = np.random.default_rng(0)
+    units = np.sort(rng.integers(0, 40, 3000))
+    columns = {"a": rng.integers(0, 3, 3000), "b": rng.integers(0, 2, 3000)}
+    codes = ((), (("a", 1),), (("a", 2), ("b", 1)))
+    bag = Bag(("b",), codes, (1.0, 0.5, 0.25), 60.0)
+    once = clipped_sum(units, columns["b"], columns, bag, size=2)
+    centred = replace(bag, centres=(0.0, 0.3, 0.2))
+    beyond = clipped_sum(units, columns["b"], columns, centred, size=2)
+    monkeypatch.setattr(unit_sums, "BLOCK", 7)
+    assert (clipped_sum(units, columns["b"], columns, bag, size=2) == once).all()
+    assert (clipped_sum(units, columns["b"], columns, centred, size=2) == beyond).all()
+    wide = replace(bag, clip=1e6)
+    whole = clipped_sum(units, columns["b"], columns, wide, size=2) / grid(1e6)[0] * np.array(bag.scales)
+    assert whole[1, 2] == pytest.approx(((columns["a"] == 2) & (columns["b"] == 1)).sum(), rel=1e-3)
+    assert clipped_sum(units[:0], units[:0], {c: v[:0] for c, v in columns.items()}, bag, size=2).sum() == 0
+
+
+def test_a_vector_that_floats_would_make_too_long_counts_for_nothing(monkeypatch):
+    """The length is held in whole numbers, so that no rounding of floats is trusted."""
+    monkeypatch.setattr(unit_sums.np, "trunc", lambda x: np.ceil(x) + 1)
+    units, cells = np.zeros(6, dtype=np.int64), np.arange(6)
+    assert not clipped_sum(units, cells, {}, Bag(("c",), ((),), (1.0,), 1.0), size=6).any()
+
+
+def test_a_unit_at_its_clip_keeps_its_length():
+    """However few cells its rows fall into, and wherever on the grid the clip lies."""
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        codes = ((), (("a", 1),), (("b", 1),))[: rng.integers(1, 4)]
+        bag = Bag((), codes, tuple(rng.uniform(0.1, 3.0, len(codes))), float(rng.uniform(0.1, 30.0)))
+        rows = int(rng.integers(1, 200))
+        values = {"a": rng.integers(0, 2, rows), "b": rng.integers(0, 2, rows)}
+        nobody = np.zeros(rows, dtype=np.int64)
+        x = clipped_sum(nobody, nobody, values, bag, size=1)[0]
+        counts = [rows, *((values[c] == 1).sum() for c in "ab")][: len(codes)]
+        length = math.sqrt(sum((n / s) ** 2 for n, s in zip(counts, bag.scales, strict=True)))
+        step, most = grid(bag.clip)
+        assert math.sqrt((x**2).sum()) == pytest.approx(min(step * length, most), rel=1e-5)
+
+
+def test_a_cell_that_no_codec_should_give_stays_with_its_unit():
+    """In two cells, code 3 of the first unit would be cell 1 of the next, whose vector it would turn round."""
+    bag = Bag(("c",), ((),), (1.0,), 1.0)
+    for mine in ([7], [1] + 50 * [3]):
+        units, cells = np.array([0] * len(mine) + [1]), np.array([*mine, 0])
+        both = clipped_sum(units, cells, {}, bag, size=2)
+        alone = clipped_sum(units[-1:], cells[-1:], {}, bag, size=2)
+        assert ((both - alone) ** 2).sum() <= grid(1.0)[1] ** 2
+
+
+@pytest.mark.parametrize("clip", [1e-9, 0.3, 1.0, 17.0, 2.0**20, 1e12])
+def test_lengths_on_the_grid_are_whole_and_never_rounded_up(clip):
+    step, most = grid(clip)
+    assert 2**20 - 1 <= most <= 2**21
+    assert most <= step * clip
+
+
+# -- through the Curator -----------------------------------------------------------------------------------------------
+
+
+def _rated(bound_: int = 4, neighbours: str = "entity"):
+    tables = {
+        "users": (("x",), {}),
+        "movies": (("x",), {}),
+        "ratings": (("x",), {"user": "users", "movie": "movies"}),
+        "shops": (("x",), {}),
+    }
+    promise = make_promise(
+        tables,
+        protect=("users", "shops"),
+        public=("movies",),
+        owning={"ratings": "user"},
+        bounds={("ratings", "user"): bound_},
+        neighbours=neighbours,
+    )
+    rows = {
+        "users": {u: {"x": u % 2} for u in range(30)},
+        "movies": {m: {"x": m % 3} for m in range(6)},
+        "ratings": {i: {"user": i % 30, "movie": i * 7 % 6, "x": i % 3} for i in range(200)},
+        "shops": {0: {"x": 0}},
+    }
+    return World(promise, rows, {}, dict.fromkeys(rows, ("x",)), 3)
+
+
+VIEW = View(
+    "ratings",
+    (("x", Attribute("x")), ("who", Attribute("x", ("user",))), ("what", Attribute("x", ("movie",)))),
+    (("movie",),),
+)
+BAG = Bag(("x",), ((), (("what", 1),), (("what", 2),)), (2.0, 1.0, 0.5), 3.0)
+
+
+def _curator(world: World) -> Curator:
+    ledger = Ledger.open(None, database="d", limit=Budget(1.0, 0.5), tables=world.promise.protected)
+    curator = Curator(open_frames(world.rows, world.promise), world.promise, ledger=ledger, noise=InsecureNoise(0))
+    for table in world.rows:
+        curator.set_codec(table, "x", codec_of(world, "x"))
+    return curator
+
+
+@pytest.mark.filterwarnings("error")
+def test_numbers_of_any_kind_and_size_tell_nothing_of_rows():
+    """What floats do with the largest and smallest scales is no sign of how many rows there are."""
+    curator = _curator(_rated(50))
+    odd = Bag(("x",), ((), (("what", np.int8(1)),)), (1e-100, Fraction(1, 3)), 1e100)  # type: ignore[arg-type]
+    for bag in (odd, replace(odd, scales=(1e100, 10**99)), replace(odd, clip=np.float32(1e-30))):
+        (noisy,) = curator.measure_bags(VIEW, [bag], what="links", rho=0.1)
+        assert np.isfinite(noisy.counts).all()
+        assert all(type(s) is float for s in noisy.bag.scales)
+
+
+def test_floats_say_nothing_of_rows_even_where_somebody_listens():
+    bag = unit_sums.checked(Bag((), ((("a", 1),),), (3.0,), 1.0, (5e-324,)), {"a": 2})
+    nobody = np.zeros(3, dtype=np.int64)
+    with np.errstate(all="raise"):
+        for value in (0, 1):
+            clipped_sum(nobody, nobody, {"a": np.full(3, value)}, bag, size=1)
+
+
+def test_the_owner_of_the_rows_pays_and_nobody_else():
+    curator = _curator(_rated())
+    window = curator.window(VIEW, name="links", bags=True)
+    assert window.units == Units(4, frozenset({"who"}))
+    assert curator.window(VIEW, name="links").units is None
+    first, second = window.measure_bags([BAG, replace(BAG, columns=())], rho=0.4, weights=[1, 3])
+    assert dict(curator.spent.rho) == {"users": 0.4}
+    assert not curator.spent.delta
+    step, most = grid(BAG.clip)
+    assert first.sigma == pytest.approx(most / step / math.sqrt(2 * 0.1))
+    assert second.sigma == pytest.approx(most / step / math.sqrt(2 * 0.3))
+    assert first.counts.shape == (3, 3)
+    assert second.counts.shape == (3,)
+    assert curator.release.find_bags("links") == (first, second)
+    assert first.noise == pytest.approx(first.sigma * np.array(BAG.scales))
+
+
+def test_nothing_is_charged_for_what_is_refused():
+    curator = _curator(_rated())
+    bad = [
+        *(replace(BAG, clip=clip) for clip in (0.0, -1.0, math.inf, math.nan, 1e-200, 1e200)),
+        replace(BAG, scales=(1.0,)),
+        *(replace(BAG, scales=(1.0, s, 1.0)) for s in (0.0, -1.0, math.nan, 1e-320, 10**300)),
+        replace(BAG, codes=(), scales=()),
+        replace(BAG, codes=((), (("what", 3),), (("what", 0),))),
+        replace(BAG, codes=((), (("what", -1),), (("what", 0),))),
+        replace(BAG, codes=tuple((("what", i),) for i in range(5000)), scales=(1.0,) * 5000),
+        replace(BAG, columns=("nobody",)),
+        *(
+            replace(BAG, centres=centres)
+            for centres in ((0.1,), (0.1, -0.1, 0.1), (0.1, 1.1, 0.1), (0.1, math.nan, 0.1))
+        ),
+        replace(BAG, codes=((), (("nobody", 1),), (("what", 0),))),
+        replace(BAG, codes=((), (("what", 1), ("what", 2)), (("what", 0),))),
+    ]
+    for bag in bad:
+        with pytest.raises(UsageError):
+            curator.measure_bags(VIEW, [bag], what="links", rho=0.1)
+    with pytest.raises((TypeError, ValueError)):
+        curator.measure_bags(
+            VIEW, [replace(BAG, codes=((), (("what", np.arange(3)),), (("what", 0),)))], what="links", rho=0.1
+        )  # type: ignore[arg-type]
+    for few in ({"rho": 1e-24}, {"rho": 0.1, "weights": [1, 1e-24]}):
+        with pytest.raises(UsageError):
+            curator.measure_bags(VIEW, [BAG] * len(few.get("weights", [1])), what="links", **few)
+    with pytest.raises(UsageError):
+        curator.measure(VIEW, [("x",)], what="links", rho=1e-35)
+    with pytest.raises(UsageError, match="belong to units"):
+        curator.measure_bags(View.of_table("users", ("x",)), [BAG], what="users", rho=0.1)
+    with pytest.raises(UsageError, match="belong to units"):
+        _curator(_rated(8, "record")).measure_bags(VIEW, [BAG], what="links", rho=0.1)
+    assert not curator.spent.rho
+    assert curator.measure_bags(VIEW, [], what="links", rho=0.1) == ()
+
+
+def test_what_a_bag_reaches_is_asked_of_what_is_counted():
+    """Bags hold an order's own columns, not those of a protected shop that it links to; and no client's class can say that it looks at nothing."""
+
+    class Sly(Bag):
+        @property
+        def reach(self) -> tuple[str, ...]:
+            return ()
+
+    promise = make_promise(
+        {"users": (("x",), {}), "shops": (("x",), {}), "orders": (("x",), {"user": "users", "shop": "shops"})},
+        protect=("users", "shops"),
+        owning={"orders": "user"},
+        bounds={("orders", "user"): 3, ("orders", "shop"): 100},
+    )
+    rows = {
+        "users": {i: {"x": 0} for i in range(30)},
+        "shops": {0: {"x": 1}},
+        "orders": {i: {"user": i, "shop": 0, "x": 0} for i in range(30)},
+    }
+    view = View("orders", (("own", Attribute("x")), ("theirs", Attribute("x", ("shop",)))))
+    curator = _curator(World(promise, rows, {}, dict.fromkeys(rows, ("x",)), 3))
+    assert curator.units(view) == Units(3, frozenset(), frozenset({"own"}))
+    for kind in (Bag, Sly):
+        with pytest.raises(UsageError, match="no other unit moves"):
+            curator.measure_bags(view, [kind((), ((("theirs", 1),),), (1.0,), 1.0)], what="orders", rho=0.1)
+    assert not curator.spent.rho
+    curator.measure_bags(view, [Bag((), ((("own", 1),),), (1.0,), 1.0)], what="orders", rho=0.1)
+    assert dict(curator.spent.rho) == {"users": 0.1}
+
+
+@pytest.mark.parametrize("value", [0, 1])
+def test_codes_over_many_columns_cost_no_memory_that_rows_decide(value):
+    """Seventy columns of one value each beside a binary one: counted, and in a table no larger than there are codes."""
+    names = ["a", *(f"c{i}" for i in range(70))]
+    bag = Bag((), (tuple((n, 0) for n in names), (("a", 1), ("c1", 0))), (1.0, 1.0), 1e3)
+    rows = {n: np.zeros(5, dtype=np.uint8) for n in names} | {"a": np.full(5, value, dtype=np.uint8)}
+    step, _ = grid(bag.clip)
+    found = clipped_sum(np.arange(5), np.zeros(5, dtype=np.int64), rows, bag, size=1)
+    assert (found / step).tolist() == [[5.0 * (value == 0), 5.0 * (value == 1)]]

@@ -1,3 +1,0 @@
-from tests.backends import postgres, spark
-
-__all__ = ["postgres", "spark"]

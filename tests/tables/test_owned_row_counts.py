@@ -1,0 +1,147 @@
+"""How many rows owners have: all counts together, degrees in groups, and that noise alone never makes rows or loses them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dpweave.links.degrees import bucketed, degrees_of
+from dpweave.plan.relations import ANY_DEGREE
+from dpweave.privacy.window import NoisyMarginal
+from dpweave.tables.owned_row_counts import BAND, Rows, combined, degree_groups, degree_histogram
+
+CELLS = len(ANY_DEGREE) - 1
+
+
+def noisy(counts: np.ndarray, sigma: float, rng: np.random.Generator) -> NoisyMarginal:
+    return NoisyMarginal(("x",), np.rint(counts + rng.normal(0, sigma, counts.shape)).astype(np.int64), sigma)
+
+
+def test_noise_alone_never_makes_large_degrees() -> None:
+    """412 owners with up to 14 rows each, under noise of 30 in each of some forty buckets: 2,000 fits."""
+    rng = np.random.default_rng(4)
+    true = np.bincount(bucketed(rng.integers(1, 15, 412), ANY_DEGREE), minlength=CELLS)
+    tops = [degree_groups(noisy(true, 30.0, rng), ANY_DEGREE, bound=10, noise=30.0, values=7)[-1] for _ in range(2000)]
+    assert max(tops) <= 200
+
+
+def test_few_large_degrees_are_seen_beside_the_noise_of_all_buckets() -> None:
+    """A fifth of all orders have three items or four. Noise of buckets up to a million must not hide them."""
+    rng = np.random.default_rng(4)
+    true = np.zeros(CELLS, dtype=np.int64)
+    true[1:5] = 22_500, 18_000, 7_000, 2_200
+    for _ in range(20):
+        marginal = noisy(true, 500.0, rng)
+        groups = degree_groups(marginal, ANY_DEGREE, bound=10, noise=500.0, values=7)
+        fine, counts = degree_histogram(marginal, ANY_DEGREE, groups, bound=10)
+        assert groups[-1] in (4, 5)
+        drawn = degrees_of(np.full(50_000, len(groups) - 2), np.array(groups), np.array(fine), counts, rng)
+        assert drawn.max() == groups[-1] - 1
+
+
+def test_nothing_but_noise_falls_back_to_the_bound() -> None:
+    rng = np.random.default_rng(5)
+    assert degree_groups(noisy(np.zeros(CELLS), 50.0, rng), ANY_DEGREE, bound=10, noise=30.0, values=7) == (0, 11)
+
+
+@pytest.mark.parametrize("sigma", [1.0, 10.0])
+def test_degrees_come_back_with_their_mean_and_shape(sigma: float) -> None:
+    rng = np.random.default_rng(6)
+    degrees = np.minimum(np.rint(rng.lognormal(4.0, 1.0, 6000)), 2000).astype(np.int64)
+    marginal = noisy(np.bincount(bucketed(degrees, ANY_DEGREE), minlength=CELLS), sigma, rng)
+    groups = degree_groups(marginal, ANY_DEGREE, bound=20, noise=1.0, values=4)
+    assert 4 <= len(groups) <= 8
+    fine, counts = degree_histogram(marginal, ANY_DEGREE, groups, bound=20)
+    assert len(fine) == len(counts) + 1
+    codes = bucketed(degrees, groups)
+    made = degrees_of(codes, np.array(groups), np.array(fine), counts, rng)
+    assert made.mean() == pytest.approx(degrees.mean(), rel=0.1)
+    ends = np.unique(np.concatenate([degrees, made]))
+    distance = np.abs(
+        np.searchsorted(np.sort(degrees), ends, "right") / 6000 - np.searchsorted(np.sort(made), ends, "right") / 6000
+    )
+    assert distance.max() < 0.05
+
+
+def test_a_sharp_end_of_degrees_is_kept():
+    rng = np.random.default_rng(4)
+    degrees = rng.integers(1, 8, 50_000)
+    edges = tuple(sorted({*ANY_DEGREE, 8}))
+    marginal = noisy(np.bincount(bucketed(degrees, edges), minlength=len(edges) - 1), 3.0, rng)
+    groups = degree_groups(marginal, edges, bound=7, noise=3.0, values=7)
+    fine, counts = degree_histogram(marginal, edges, groups, bound=7)
+    made = degrees_of(bucketed(degrees, groups), np.array(groups), np.array(fine), counts, rng)
+    assert (made > 7).mean() < 0.001
+    assert made.mean() == pytest.approx(degrees.mean(), rel=0.02)
+
+
+def combinations(
+    degrees: np.ndarray, *, bound: int, sigma: float, sizes: float, times: int
+) -> list[tuple[Rows, Rows, float]]:
+    """Direct count, all counts together, and the truth, for noise ``sigma`` in a bucket and ``sizes`` in a count of units."""
+    rng = np.random.default_rng(0)
+    edges = tuple(sorted({*ANY_DEGREE, bound + 1}))
+    exact = np.bincount(bucketed(degrees, edges), minlength=len(edges) - 1)
+    true = float(np.minimum(degrees, bound).sum())
+    out = []
+    for _ in range(times):
+        direct = Rows(true + bound * rng.normal(0, sizes), bound * sizes)
+        owners = Rows(len(degrees) + rng.normal(0, sizes), sizes)
+        out.append((direct, combined(direct, owners, noisy(exact, sigma, rng), edges, bound=bound), true))
+    return out
+
+
+def rms(errors: list[float]) -> float:
+    return float(np.sqrt(np.mean(np.square(errors))))
+
+
+@pytest.mark.parametrize("bound", [5, 100, 1000])
+def test_degrees_tell_how_many_rows_owners_have(bound: int) -> None:
+    """Whatever the bound, noise is that of owners, where all degrees stand out of it."""
+    found = combinations(
+        np.random.default_rng(0).geometric(1 / 8, 3000), bound=bound, sigma=20.0, sizes=12.0, times=300
+    )
+    errors = [(rows.rows - true) / true for _, rows, true in found]
+    assert np.median(np.abs(errors)) < 0.05
+    assert np.quantile(np.abs(errors), 0.9) < 0.15
+    assert rms(errors) <= rms([(direct.rows - true) / true for direct, _, true in found])
+    assert np.mean([abs(rows.rows - true) < 3 * rows.sigma for _, rows, true in found]) > 0.9
+
+
+@pytest.mark.parametrize("law", ["zipf", "lognormal", "two kinds"])
+@pytest.mark.parametrize("sigma", [10.0, 30.0, 100.0])
+def test_rows_in_a_tail_that_noise_hides_are_not_lost(law: str, sigma: float) -> None:
+    """Most rows are owned by few, in buckets none of which stands out: taken for empty, they would take the table with them."""
+    rng = np.random.default_rng(1)
+    degrees = {
+        "zipf": rng.zipf(1.4, 1500),
+        "lognormal": np.rint(rng.lognormal(3.0, 1.5, 1500)).astype(np.int64),
+        "two kinds": np.where(rng.random(1500) < 0.8, 1, rng.integers(10, 400, 1500)),
+    }[law]
+    found = combinations(np.minimum(degrees, 400), bound=400, sigma=sigma, sizes=sigma / 2, times=300)
+    for direct, rows, _ in found:
+        assert abs(rows.rows - direct.rows) <= BAND * direct.sigma * (1 + 1e-9)
+    # An empty tail is believed until counts contradict it, which costs no more than that within the band of the direct count.
+    assert rms([rows.rows - true for _, rows, true in found]) < 2 * rms([d.rows - true for d, _, true in found])
+
+
+def test_nothing_but_noise_in_degrees_leaves_the_direct_count() -> None:
+    rng, direct = np.random.default_rng(0), Rows(500.0, 80.0)
+    for _ in range(100):
+        assert combined(direct, Rows(10.0, 20.0), noisy(np.zeros(CELLS), 20.0, rng), ANY_DEGREE, bound=50) == direct
+
+
+def test_groups_reach_up_to_the_bound_where_rows_call_for_it() -> None:
+    """Of 1,500 owners 1,200 have one row and the others up to 400, ten in each of thirty buckets under noise of 60."""
+    edges = tuple(sorted({*ANY_DEGREE, 401}))
+    counts = np.where(np.array(edges[:-1]) <= 400, 10, 0)
+    counts[1] = 1200
+    marginal = NoisyMarginal(("x",), counts, 60.0)
+    without, known = (
+        degree_groups(marginal, edges, bound=400, noise=60.0, values=3, rows=rows) for rows in (1300.0, 30_000.0)
+    )
+    assert without[-1] == 2
+    assert known[-1] == 401
+    fine, counts = degree_histogram(marginal, edges, known, bound=400)
+    assert fine == edges[: len(fine)]
+    assert len(counts) == len(fine) - 1
