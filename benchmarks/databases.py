@@ -350,7 +350,7 @@ columns hold, kinds of relations are kept, public tables are unchanged, declared
 distance over sets of columns from both sides of a relation, next to the same rows wired at random, to rows whose columns are independent
 too, and to as many rows drawn from the real ones. Degrees are compared by the Kolmogorov-Smirnov distance where the target has twenty rows
 or more. Retention is the part of the association across relations that is left (1 all, 0 chance), next to what noise would allow
-if each pair of columns had the links' share of the budget for itself and were counted by itself, which bags can pass. Time is CPU seconds of fitting and sampling on one core.
+if each pair of columns had the links' share of the budget for itself and were counted by itself, which unit sums can pass. Time is CPU seconds of fitting and sampling on one core.
 """
 
 

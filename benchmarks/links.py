@@ -133,7 +133,7 @@ class MovieLens:
     def window(
         self, pairs: np.ndarray, left: dict[str, np.ndarray], l2: float, seed: int, *, bound: int | None = None
     ) -> ArrayWindow:
-        """Links with the columns of both sides; in bags, as a fit counts links to public rows, where users are bounded."""
+        """Links with the columns of both sides; in unit sums, as a fit counts links to public rows, where users are bounded."""
         codes = {c: v[pairs[:, 0]] for c, v in left.items()} | {c: v[pairs[:, 1]] for c, v in self.right.items()}
         units = None if bound is None else Units(bound, frozenset(left))
         shape = {c: self.shape[c] for c in codes}

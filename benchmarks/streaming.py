@@ -78,7 +78,7 @@ def one(model: str, folder: str, target: str, rows: float) -> dict[str, object]:
     import dpweave as dw
 
     loaded = dw.load(model)
-    scale = rows / loaded.fabric.expected_rows(1.0)["ratings"]
+    scale = rows / loaded.blueprint.expected_rows(1.0)["ratings"]
     start = time.perf_counter()
     database = loaded.sample(scale=scale, seed=1)
     database.write(Path(folder) / NAMES[target])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpweave.privacy.window import Bag, Candidate, Columns, NoisyBag, NoisyMarginal, Units
+from dpweave.privacy.window import Candidate, Columns, NoisyMarginal, NoisyUnitSum, Units, UnitSum
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -99,45 +99,49 @@ class ArrayWindow:
             for c, sigma in zip(cliques, sigmas, strict=True)
         )
 
-    def exact_bag(self, bag: Bag) -> FloatArray:
-        """The clipped sums behind a bag, in units of its scales: the definition, unit by unit."""
+    def exact_bag(self, unit_sum: UnitSum) -> FloatArray:
+        """The clipped sums behind a unit sum, in units of its scales: the definition, unit by unit."""
         assert self._unit is not None
-        dims = tuple(self.shape[c] for c in bag.columns)
+        dims = tuple(self.shape[c] for c in unit_sum.columns)
         cell = np.zeros(self.size, dtype=np.int64)
-        for column, dim in zip(bag.columns, dims, strict=True):
+        for column, dim in zip(unit_sum.columns, dims, strict=True):
             cell = cell * dim + self.codes[column]
-        cells, codes, people = int(np.prod(dims, dtype=np.int64)), len(bag.codes), int(self._unit.max(initial=-1)) + 1
+        cells, codes, people = (
+            int(np.prod(dims, dtype=np.int64)),
+            len(unit_sum.codes),
+            int(self._unit.max(initial=-1)) + 1,
+        )
         has = np.stack(
             [
                 np.logical_and.reduce([np.ones(self.size, dtype=bool), *(self.codes[c] == v for c, v in code)])
-                for code in bag.codes
+                for code in unit_sum.codes
             ]
         )
         from scipy import sparse
 
         j, i = np.nonzero(has)
         vectors = sparse.csr_array(
-            (1 / np.array(bag.scales)[j], (self._unit[i], cell[i] * codes + j)), shape=(people, cells * codes)
+            (1 / np.array(unit_sum.scales)[j], (self._unit[i], cell[i] * codes + j)), shape=(people, cells * codes)
         )
-        if bag.centred:
+        if unit_sum.centred:
             every = sparse.csr_array((np.ones(self.size), (self._unit, cell)), shape=(people, cells))
-            vectors = vectors - sparse.kron(every, np.array(bag.centres) / np.array(bag.scales), format="csr")
+            vectors = vectors - sparse.kron(every, np.array(unit_sum.centres) / np.array(unit_sum.scales), format="csr")
         vectors.sum_duplicates()
         length = np.sqrt(vectors.multiply(vectors).sum(axis=1))
-        factor = np.minimum(1.0, bag.clip / np.maximum(length, 1e-300))
+        factor = np.minimum(1.0, unit_sum.clip / np.maximum(length, 1e-300))
         return np.asarray(factor @ vectors).reshape((*dims, codes))
 
-    def measure_bags(
-        self, bags: Sequence[Bag], *, rho: float, weights: Sequence[float] | None = None
-    ) -> tuple[NoisyBag, ...]:
-        self._ask("measure", tuple(b.columns for b in bags), rho)
-        shares = np.ones(len(bags)) if weights is None else np.asarray(weights, dtype=float)
+    def measure_unit_sums(
+        self, unit_sums: Sequence[UnitSum], *, rho: float, weights: Sequence[float] | None = None
+    ) -> tuple[NoisyUnitSum, ...]:
+        self._ask("measure", tuple(b.columns for b in unit_sums), rho)
+        shares = np.ones(len(unit_sums)) if weights is None else np.asarray(weights, dtype=float)
         out = []
-        for bag, share in zip(bags, shares / shares.sum(), strict=True):
-            sigma = bag.clip / np.sqrt(2 * rho * share)
-            exact = self.exact_bag(bag)
+        for unit_sum, share in zip(unit_sums, shares / shares.sum(), strict=True):
+            sigma = unit_sum.clip / np.sqrt(2 * rho * share)
+            exact = self.exact_bag(unit_sum)
             noisy = exact + self._random.normal(scale=sigma, size=exact.shape)
-            out.append(NoisyBag(bag, noisy * np.array(bag.scales), float(sigma)))
+            out.append(NoisyUnitSum(unit_sum, noisy * np.array(unit_sum.scales), float(sigma)))
         return tuple(out)
 
     def select(self, candidates: Sequence[Candidate], *, rho: float, count: int = 1) -> tuple[int, ...]:

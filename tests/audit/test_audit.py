@@ -14,7 +14,7 @@ from dpweave.privacy import curator as curator_module
 from dpweave.privacy import unit_sums
 from dpweave.privacy.curator import Curator
 from dpweave.privacy.unit_sums import grid
-from dpweave.privacy.window import Bag, NoisyMarginal
+from dpweave.privacy.window import NoisyMarginal, UnitSum
 from dpweave.schema.codec import Codec
 from dpweave.schema.database import Column, Type
 from dpweave.schema.domain import Attribute, Categories, View
@@ -321,11 +321,11 @@ def test_an_honest_selection_alone_stands():
     assert not audit(one, zero, zcdp_claim(rho / 2)).broken
 
 
-# -- bags --------------------------------------------------------------------------------------------------------------
+# -- unit sums --------------------------------------------------------------------------------------------------------------
 
 
-def _bagged(runs: int) -> tuple[Runs, Runs, float]:
-    """Runs of a bag with and without a user of forty ratings, where clips of length 5 are charged for; cost of a run."""
+def _unit_sum(runs: int) -> tuple[Runs, Runs, float]:
+    """Runs of a unit sum with and without a user of forty ratings, where clips of length 5 are charged for; cost of a run."""
     promise = make_promise(
         RATED, protect=("users",), public=("movies",), owning={"ratings": "user"}, bounds={("ratings", "user"): 50}
     )
@@ -336,24 +336,24 @@ def _bagged(runs: int) -> tuple[Runs, Runs, float]:
         "ratings": {i: {"user": u, "movie": m, "x": i % 2} for i, (u, m) in enumerate(rated)},
     }
     less = without(rows, unit_rows(rows, promise, "users", 0))
-    bag = Bag(("mine",), ((), (("theirs", 1),), (("theirs", 2),)), (2.0, 1.0, 0.5), 5.0)
+    unit_sum = UnitSum(("mine",), ((), (("theirs", 1),), (("theirs", 2),)), (2.0, 1.0, 0.5), 5.0)
     pair = Pair("bag", promise, rows, less, "users", BOTH, ("mine", "theirs"))
     both = [open_curator(pair, some, salt="s") for some in (rows, less)]
-    scales = np.array(bag.scales)
-    exact = [c._counts.bag(BOTH, bag) / grid(bag.clip)[0] for c in both]
+    scales = np.array(unit_sum.scales)
+    exact = [c._counts.unit_sum(BOTH, unit_sum) / grid(unit_sum.clip)[0] for c in both]
     line, middle = exact[0] - exact[1], (exact[0] + exact[1]) / 2
     out = (Runs(), Runs())
     for curator, into in zip(both, out, strict=True):
         for _ in range(runs):
-            (noisy,) = curator.measure_bags(BOTH, [bag], what="audit", rho=0.25)
-            curator.release.bagged.clear()
+            (noisy,) = curator.measure_unit_sums(BOTH, [unit_sum], what="audit", rho=0.25)
+            curator.release.summed_by_unit.clear()
             into.kind.append((noisy.sigma, noisy.counts.shape))
             into.projection.append(float(((noisy.counts / scales - middle) * line).sum()) / noisy.sigma**2)
     return (*out, both[0].spent.rho["users"] / runs)
 
 
 def test_the_claim_stands_for_bags():
-    one, zero, rho = _bagged(RUNS)
+    one, zero, rho = _unit_sum(RUNS)
     assert rho == pytest.approx(0.25, rel=1e-9)
     verdict = audit(one, zero, zcdp_claim(rho))
     assert not verdict.broken, verdict
@@ -364,12 +364,12 @@ def test_the_claim_stands_for_bags():
 
 
 def test_a_unit_that_is_not_clipped_is_caught(monkeypatch):
-    def whole(units, cells, columns, bag, *, size):
-        far = unit_sums.clipped_sum(units, cells, columns, replace(bag, clip=1e3), size=size)
-        return np.rint(far / unit_sums.grid(1e3)[0] * unit_sums.grid(bag.clip)[0]).astype(np.int64)
+    def whole(units, cells, columns, unit_sum, *, size):
+        far = unit_sums.clipped_sum(units, cells, columns, replace(unit_sum, clip=1e3), size=size)
+        return np.rint(far / unit_sums.grid(1e3)[0] * unit_sums.grid(unit_sum.clip)[0]).astype(np.int64)
 
     monkeypatch.setattr("dpweave.privacy.counts.clipped_sum", whole)
-    one, zero, rho = _bagged(RUNS // 5)
+    one, zero, rho = _unit_sum(RUNS // 5)
     assert audit(one, zero, zcdp_claim(rho)).broken
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpweave.budget.allocation import allocate
-from dpweave.budget.priorities import LEAST, Worth, many, shares
+from dpweave.budget.priorities import LEAST, Priority, many, shares
 from dpweave.budget.tasks import Task, favoured, serving, touched
 from dpweave.errors import PlanError
 from dpweave.measure.centred_counts import clip_for
@@ -105,7 +105,7 @@ def test_no_column_of_the_ledger_passes_rho(epsilon, weights, bounds, rows):
 @settings(deadline=None, max_examples=50)
 @given(
     st.lists(
-        st.builds(Worth, weight=st.floats(0.1, 50), error=st.floats(0.01, 2), halfway=st.floats(1e-9, 1e4)),
+        st.builds(Priority, weight=st.floats(0.1, 50), error=st.floats(0.01, 2), halfway=st.floats(1e-9, 1e4)),
         min_size=2,
         max_size=6,
     ),
@@ -131,7 +131,8 @@ def test_no_other_split_has_less_error(worths, rho, data):
 
 def test_where_counts_are_good_the_rule_is_the_two_thirds_power():
     a, b = (
-        Worth.of(weight=w, marginals=3, cells=12, moved=d, rows=1e7, variance=1.0) for w, d in ((1.0, 2.0), (2.0, 27.0))
+        Priority.of(weight=w, marginals=3, cells=12, moved=d, rows=1e7, variance=1.0)
+        for w, d in ((1.0, 2.0), (2.0, 27.0))
     )
     least = LEAST / 2
     x, y = (s - least for s in shares([a, b], rho=1.0))
@@ -139,8 +140,8 @@ def test_where_counts_are_good_the_rule_is_the_two_thirds_power():
 
 
 def test_what_is_hopeless_gets_the_least():
-    good = Worth.of(weight=1.0, marginals=4, cells=20, moved=1, rows=100_000, variance=6e-4)
-    lost = Worth.of(weight=1.0, marginals=4, cells=20, moved=10_000, rows=100_000, variance=6e-4)
+    good = Priority.of(weight=1.0, marginals=4, cells=20, moved=1, rows=100_000, variance=6e-4)
+    lost = Priority.of(weight=1.0, marginals=4, cells=20, moved=10_000, rows=100_000, variance=6e-4)
     assert shares([good, lost], rho=0.02)[1] == pytest.approx(LEAST / 2)
 
 

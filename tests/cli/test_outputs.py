@@ -371,8 +371,8 @@ def test_a_model_that_would_fill_the_memory_is_refused_by_its_sizes(model, tmp_p
 
 
 def test_what_shrinks_too_well_is_stored_so_that_it_can_be_read(model, tmp_path):
-    fabric = replace(model.fabric, public={"zeros": pa.table({"x": np.zeros(10_000_000, dtype=np.int64)})})
-    replace(model, fabric=fabric).save(tmp_path / "m.dpw")
+    blueprint = replace(model.blueprint, public={"zeros": pa.table({"x": np.zeros(10_000_000, dtype=np.int64)})})
+    replace(model, blueprint=blueprint).save(tmp_path / "m.dpw")
     assert dw.load(tmp_path / "m.dpw").public["zeros"].num_rows == 10_000_000
 
 

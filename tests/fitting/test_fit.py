@@ -96,7 +96,7 @@ def test_every_charge_is_in_the_release_and_nothing_else(model):
         {m.what for m in model.release.measured}
         | {s.what for s in model.release.selected}
         | {d.what for d in model.release.discovered}
-        | {b.what for b in model.release.bagged}
+        | {b.what for b in model.release.summed_by_unit}
     )
     assert set(charged) == crossed
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpweave.links.degrees import Degrees
-from dpweave.links.fit_inputs import Residual, Scene, Stage, line
+from dpweave.links.fit_inputs import FitInputs, Residual, Stage, line
 from dpweave.links.link_method import LinkProblem
 from dpweave.links.map_learner import fit_links
 from dpweave.links.prior_variances import coefficients, prior_variances
@@ -122,7 +122,7 @@ def test_what_one_side_shows_by_itself_and_short_columns_have_no_straight_leans(
         ordered={"rating": 5, "genre0": 2, "job": 0},
     )
     measured = ArrayWindow(codes, SHAPE, seed=0).measure([("rating", "genre0"), ("job", "genre0")], rho=1.0)
-    stage = Stage.of(Scene.of(problem, Degrees()), measured, rng)
+    stage = Stage.of(FitInputs.of(problem, Degrees()), measured, rng)
     assert list(stage.lines(Workload(("rating",), ("genre0",)))) == [0]
     assert not stage.lines(Workload(("rating",), ()))
     assert not stage.lines(Workload(("job",), ("genre0",)))
@@ -140,5 +140,5 @@ def test_values_far_out_that_hardly_occur_keep_a_column_out_of_straight_leans():
         problem = LinkProblem(left, right, shape=shape, links=3000, links_measured=3000.0, ordered=shape)
         window = ArrayWindow({"date": date, "day": rng.integers(0, 8, 3000)}, shape, l1=1.0, l2=1.0, seed=0)
         measured = window.measure([("date", "day")], rho=1.0)
-        stage = Stage.of(Scene.of(problem, Degrees(left=np.ones(3000, dtype=np.int64))), measured, rng)
+        stage = Stage.of(FitInputs.of(problem, Degrees(left=np.ones(3000, dtype=np.int64))), measured, rng)
         assert set(stage.lines(Workload(("date",), ("day",)))) == lines

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from dpweave.links.degrees import Degrees
-from dpweave.links.fit_inputs import Scene
+from dpweave.links.fit_inputs import FitInputs
 from dpweave.links.link_method import LinkProblem
 from dpweave.links.map_learner import MAP
 from dpweave.measure.centred_counts import TASTE, Centre, Centred, clip_for, counts_of, is_owned
-from dpweave.privacy.window import NoisyBag, NoisyMarginal, Units
+from dpweave.privacy.window import NoisyMarginal, NoisyUnitSum, Units
 from dpweave.tables.base import Structure, table_model
 from dpweave.tables.centred_rows import LOOK, PILOT, CentredWindow, Look, Looks, centred, composition
 from tests.windows import ArrayWindow
@@ -38,19 +38,19 @@ def about(window, centres, rows=None):
     return Centred(window, window.units, centres, float(window.size if rows is None else rows))
 
 
-def noiseless(window, bag):
-    return NoisyBag(bag, window.exact_bag(bag) * np.array(bag.scales), 1e-12)
+def noiseless(window, unit_sum):
+    return NoisyUnitSum(unit_sum, window.exact_bag(unit_sum) * np.array(unit_sum.scales), 1e-12)
 
 
 @pytest.mark.parametrize("share", [[0.55, 0.25, 0.15, 0.05], [0.25] * 4, [0.0, 0.0, 0.5, 0.5]])
 def test_counts_are_right_however_far_the_centre_is_off(share):
-    """Where nobody is scaled down, counts of a noiseless bag are the counts."""
+    """Where nobody is scaled down, counts of a noiseless unit sum are the counts."""
     window = world()
     doubt = 2.0  # leaves room for all rows of everybody
-    bag = about(window, lambda c: None)._bag(
+    unit_sum = about(window, lambda c: None)._bag(
         Centre((), ("a",), 1.0, lambda: np.array(share), doubt), clip_for(EACH, 1.0, doubt), rho=0.01
     )
-    found = counts_of(noiseless(window, bag), SHAPE, rows=np.array(window.size))
+    found = counts_of(noiseless(window, unit_sum), SHAPE, rows=np.array(window.size))
     assert found.columns == ("a",)
     assert np.array_equal(found.counts, window.exact(("a",)))
 
@@ -59,8 +59,8 @@ def test_counts_beside_owners_columns_are_right():
     window = world()
     share = window.exact(("a",)) / window.size
     centre = Centre(("sex",), ("a",), float((share**2).sum()), lambda: share)
-    bag = about(window, lambda c: None)._bag(centre, clip_for(EACH, 1.0), rho=0.01)
-    found = counts_of(noiseless(window, bag), SHAPE, rows=window.exact(("sex",)).astype(float))
+    unit_sum = about(window, lambda c: None)._bag(centre, clip_for(EACH, 1.0), rho=0.01)
+    found = counts_of(noiseless(window, unit_sum), SHAPE, rows=window.exact(("sex",)).astype(float))
     assert found.columns == ("sex", "a")
     assert np.abs(found.counts - window.exact(("sex", "a"))).max() <= 1
 
@@ -95,7 +95,7 @@ def test_budgets_are_spent_to_the_last_digit_and_in_the_order_of_the_cliques():
     window = world(columns=frozenset({"a", "sex"}))
     looks = Looks({c: Look(np.full(SHAPE[c], 1 / SHAPE[c]), 0.0) for c in ("a", "b")})
     found = about(window, looks).measure([("b",), ("a",), ("a", "b")], rho=0.3, weights=[1, 2, 3])
-    assert [type(x) for x in found] == [NoisyMarginal, NoisyBag, NoisyMarginal]  # b may not be in a bag
+    assert [type(x) for x in found] == [NoisyMarginal, NoisyUnitSum, NoisyMarginal]  # b may not be in a unit sum
     assert found[0].columns == ("b",)
     assert sum(call.rho for call in window.asked) == pytest.approx(0.3, rel=1e-12)
     assert sum(call.rho for call in window.asked) <= 0.3
@@ -166,7 +166,7 @@ def test_links_to_owners_are_counted_around_the_rows_that_are_known():
     assert found.measured
     assert all(is_owned(m, problem.left) for m in found.measured)
     assert not any(is_owned(m, problem.right) for m in found.measured)
-    scene = Scene.of(problem, degrees)
+    scene = FitInputs.of(problem, degrees)
     assert scene.is_owned(window.units)
     assert scene.centre(("a",)) is None  # how rows spread by themselves is known already
     # What was measured makes the same links again, from the release alone.
@@ -182,8 +182,8 @@ def test_a_lean_towards_owners_is_found_where_plain_counts_drown():
         unit = np.repeat(np.arange(PEOPLE), EACH)
         sex = unit % 2
         a = (rng.random(len(unit)) < np.where(sex == 1, 0.56, 0.44)).astype(np.int64)
-        for bags in (True, False):
-            units = Units(EACH, frozenset({"sex"})) if bags else None
+        for unit_sums in (True, False):
+            units = Units(EACH, frozenset({"sex"})) if unit_sums else None
             window = ArrayWindow(
                 {"a": a, "sex": sex}, {"a": 2, "sex": 2}, l1=EACH, l2=EACH, seed=seed, unit=unit, units=units
             )
@@ -205,6 +205,6 @@ def test_a_lean_towards_owners_is_found_where_plain_counts_drown():
             )
             pairs = found.pairs
             own = a[pairs[:, 0]] == pairs[:, 1] % 2
-            kept[bags].append((own.mean() - 0.5) / 0.06)
+            kept[unit_sums].append((own.mean() - 0.5) / 0.06)
     assert abs(np.mean(kept[True]) - 1) < 0.3
     assert np.std(kept[True]) < 0.6 * np.std(kept[False]) or np.mean(kept[False]) < 0.5

@@ -1,4 +1,4 @@
-"""Bags: nothing is lost by leaving out what follows by subtraction, and much noise is saved."""
+"""Unit sums: nothing is lost by leaving out what follows by subtraction, and much noise is saved."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 
 from dpweave.links.degrees import Degrees
 from dpweave.links.evidence import evidence
-from dpweave.links.fit_inputs import Scene, _averaged
+from dpweave.links.fit_inputs import FitInputs, _averaged
 from dpweave.links.link_method import LinkProblem
 from dpweave.links.map_learner import MAP, fit_links
 from dpweave.measure.design import predict_error
 from dpweave.measure.margins import Margin
-from dpweave.measure.public_row_sums import MOST_CODES, UNSURE, Bags, marginals, uncentred, whole_tables
-from dpweave.privacy.window import Bag, Noisy, NoisyBag, NoisyMarginal, Units
+from dpweave.measure.public_row_sums import MOST_CODES, UNSURE, PublicRowSums, marginals, uncentred, whole_tables
+from dpweave.privacy.window import Noisy, NoisyMarginal, NoisyUnitSum, Units, UnitSum
 from tests.windows import ArrayWindow
 
 USERS, FILMS, EACH = 2000, 200, 20
@@ -61,48 +61,50 @@ def _degrees() -> Degrees:
 SHARED = Units(EACH, frozenset({"age", "job"}))
 
 
-def _bags(world, units: Units = SHARED) -> Bags:
+def _bags(world, units: Units = SHARED) -> PublicRowSums:
     """Without centres, as where it is not known how links spread over the left side."""
-    scene = Scene.of(_problem(world), Degrees())
-    return scene.bags(scene.design(3), units)
+    scene = FitInputs.of(_problem(world), Degrees())
+    return scene.unit_sums(scene.design(3), units)
 
 
-def _centred(world, units: Units = SHARED) -> Bags:
+def _centred(world, units: Units = SHARED) -> PublicRowSums:
     """Around the true shares of all links."""
-    scene = Scene.of(_problem(world), _degrees())
-    bags = scene.bags(scene.design(3), units)
-    every = bags.bag((), list(bags.share))
-    return bags.around(_exact(world, every), links=len(world[2]))
+    scene = FitInputs.of(_problem(world), _degrees())
+    unit_sums = scene.unit_sums(scene.design(3), units)
+    every = unit_sums.unit_sum((), list(unit_sums.share))
+    return unit_sums.around(_exact(world, every), links=len(world[2]))
 
 
 def _rows(world, columns: tuple[str, ...]) -> np.ndarray:
     return _window(world, units=SHARED).exact(columns).astype(float)
 
 
-def _exact(world, bag) -> NoisyBag:
-    """What a bag counts without noise and without clipping."""
+def _exact(world, unit_sum) -> NoisyUnitSum:
+    """What a unit sum counts without noise and without clipping."""
     window = _window(world, units=SHARED)
-    wide = replace(bag, clip=1e9)
-    return NoisyBag(wide, window.exact_bag(wide) * np.array(bag.scales), 1e-9)
+    wide = replace(unit_sum, clip=1e9)
+    return NoisyUnitSum(wide, window.exact_bag(wide) * np.array(unit_sum.scales), 1e-9)
 
 
 @pytest.mark.parametrize("make", [_bags, _centred])
 def test_what_is_left_out_follows_by_subtraction(world, make):
-    bags = make(world)
-    bag = bags.bag(("age",), [(), *((c,) for c in (*GENRES, "kind")), ("war", "kind"), ("love", "music")])
+    unit_sums = make(world)
+    unit_sum = unit_sums.unit_sum(
+        ("age",), [(), *((c,) for c in (*GENRES, "kind")), ("war", "kind"), ("love", "music")]
+    )
     window, rows = _window(world, units=SHARED), _rows(world, ("age",))
-    noisy = _exact(world, bag)
-    whole = whole_tables(uncentred(noisy, rows)[0] if bag.centred else noisy, SHAPE)
+    noisy = _exact(world, unit_sum)
+    whole = whole_tables(uncentred(noisy, rows)[0] if unit_sum.centred else noisy, SHAPE)
     assert set(whole) == {(), *((c,) for c in (*GENRES, "kind")), ("war", "kind"), ("love", "music")}
     for columns, table in whole.items():
         assert table == pytest.approx(window.exact(("age", *columns)), abs=1e-6)
     # No code asks for the commonest value of a column, and each other value has one.
-    assert sum(len(code) == 1 for code in bag.codes) == len(GENRES) + 2
+    assert sum(len(code) == 1 for code in unit_sum.codes) == len(GENRES) + 2
     found = {m.columns: m for m, _ in marginals(noisy, SHAPE, rows)}
     assert (found["age", "kind"].counts == window.exact(("age", "kind"))).all()
     assert ("age", "war", "kind") not in found
-    # What a centred bag did not count is not shown as if it were counted without noise.
-    assert (("age",) in found) == (not bag.centred)
+    # What a centred unit sum did not count is not shown as if it were counted without noise.
+    assert (("age",) in found) == (not unit_sum.centred)
     assert all(m.sigma > 0 for m in found.values())
     empty = marginals(noisy, SHAPE, np.zeros(4))
     assert all(np.isfinite(m.counts).all() for m, _ in empty)
@@ -110,29 +112,30 @@ def test_what_is_left_out_follows_by_subtraction(world, make):
 
 def test_shares_go_by_counts_as_far_as_these_are_precise(world):
     """Public rows suggest how often a code is linked to; a count of all links corrects that, unless it is noise."""
-    scene = Scene.of(_problem(world), _degrees())
-    bags = scene.bags(scene.design(3), SHARED)
-    every = bags.bag((), list(bags.share))
+    scene = FitInputs.of(_problem(world), _degrees())
+    unit_sums = scene.unit_sums(scene.design(3), SHARED)
+    every = unit_sums.unit_sum((), list(unit_sums.share))
     true = {g: world[1][g][world[2][:, 1]].mean() for g in GENRES}
     war = (("war", 1),)
-    assert bags.share[("war",)][war] != pytest.approx(true["war"], rel=0.01)
-    near = bags.around(_exact(world, every), links=len(world[2]))
+    assert unit_sums.share[("war",)][war] != pytest.approx(true["war"], rel=0.01)
+    near = unit_sums.around(_exact(world, every), links=len(world[2]))
     for g in GENRES:
         assert near.share[(g,)][((g, 1),)] == pytest.approx(true[g], rel=1e-3)
-    drowned = NoisyBag(every, np.full(len(every.codes), -3e6), 1e9)
-    assert bags.around(drowned, links=len(world[2])).share[("war",)][war] == pytest.approx(
-        bags.share[("war",)][war], rel=0.05
+    drowned = NoisyUnitSum(every, np.full(len(every.codes), -3e6), 1e9)
+    assert unit_sums.around(drowned, links=len(world[2])).share[("war",)][war] == pytest.approx(
+        unit_sums.share[("war",)][war], rel=0.05
     )
     # Of a value that noise hides, units may still have many rows.
-    hidden = NoisyBag(every, np.full(len(every.codes), -3e6), 1e5)
+    hidden = NoisyUnitSum(every, np.full(len(every.codes), -3e6), 1e5)
     spared, sure = (
-        bags.around(noisy, links=len(world[2])).bag((), [("war",)]) for noisy in (hidden, _exact(world, every))
+        unit_sums.around(noisy, links=len(world[2])).unit_sum((), [("war",)])
+        for noisy in (hidden, _exact(world, every))
     )
     assert spared.scales[1] > 0.5 * sure.scales[1]
     # Nor is a code lost because noise made its share, or that of all codes, nothing.
     for noise in (1e-9, 1e5):
-        lost = NoisyBag(every, np.full(len(every.codes), -1e9), noise)
-        left = bags.around(lost, links=len(world[2])).bag(("age",), list(bags.share))
+        lost = NoisyUnitSum(every, np.full(len(every.codes), -1e9), noise)
+        left = unit_sums.around(lost, links=len(world[2])).unit_sum(("age",), list(unit_sums.share))
         assert len(left.codes) == len(every.codes)
         assert min(left.scales) > 0
 
@@ -141,7 +144,7 @@ def test_centred_bags_have_less_noise_and_seldom_clip(world):
     """Around the shares of all links, noise per code is far less than without, and hardly anything is cut off."""
     sets = [(), *((c,) for c in (*GENRES, "kind")), ("war", "love")]
     for columns in [("age",), ("age", "job")]:
-        plain, centred = (make(world).bag(columns, sets) for make in (_bags, _centred))
+        plain, centred = (make(world).unit_sum(columns, sets) for make in (_bags, _centred))
         for code, scale in zip(centred.codes[1:], centred.scales[1:], strict=True):
             assert centred.clip * scale < 0.8 * plain.clip * plain.scales[plain.codes.index(code)]
         window = _window(world, units=SHARED)
@@ -154,16 +157,16 @@ def test_centred_bags_have_less_noise_and_seldom_clip(world):
 
 def test_seldom_is_a_unit_longer_than_its_clip(world):
     """The clip is what a unit like all the others would have, with room: few are scaled down, and not by much."""
-    bags = _bags(world)
+    unit_sums = _bags(world)
     for columns in [(), ("age",), ("age", "job")]:
-        bag = bags.bag(columns, [(), *((c,) for c in (*GENRES, "kind")), ("war", "love")])
+        unit_sum = unit_sums.unit_sum(columns, [(), *((c,) for c in (*GENRES, "kind")), ("war", "love")])
         window = _window(world, units=SHARED)
         clipped, whole = (
-            window.exact_bag(b).sum(axis=tuple(range(len(columns)))) for b in (bag, replace(bag, clip=1e9))
+            window.exact_bag(b).sum(axis=tuple(range(len(columns)))) for b in (unit_sum, replace(unit_sum, clip=1e9))
         )
         assert (clipped > 0.95 * whole).all()
         # And it is no wider than needed: half of it would cut a quarter off.
-        half = window.exact_bag(replace(bag, clip=bag.clip / 2)).sum(axis=tuple(range(len(columns))))
+        half = window.exact_bag(replace(unit_sum, clip=unit_sum.clip / 2)).sum(axis=tuple(range(len(columns))))
         assert half.sum() < 0.75 * whole.sum()
 
 
@@ -171,7 +174,7 @@ def test_rows_that_differ_within_a_unit_need_less_clip(world):
     """Where a unit's rows spread over the cells of its columns, its vector is shorter."""
     shared, spread = (_bags(world, Units(EACH, some)) for some in (frozenset({"job"}), frozenset()))
     sets = [(), ("war",), ("kind",)]
-    assert spread.bag(("job",), sets).clip < 0.9 * shared.bag(("job",), sets).clip
+    assert spread.unit_sum(("job",), sets).clip < 0.9 * shared.unit_sum(("job",), sets).clip
 
 
 def test_too_many_codes_are_left_out_by_sets_of_columns():
@@ -179,17 +182,17 @@ def test_too_many_codes_are_left_out_by_sets_of_columns():
     codes = {"a": rng.integers(0, 60, 5000), "b": rng.integers(0, 60, 5000), "c": rng.integers(0, 3, 5000)}
     margins = {c: Margin.of(v, np.ones(5000), int(v.max()) + 1) for c, v in codes.items()}
     sets = [("a",), ("b",), ("c",), ("a", "b"), ("a", "c")]
-    bags = Bags.of(codes, np.ones(5000), {}, margins, units=Units(5, frozenset()), sets=sets)
-    assert set(bags.share) == {(), ("a",), ("b",), ("c",), ("a", "c")}
-    assert sum(map(len, bags.share.values())) <= MOST_CODES + 1
+    unit_sums = PublicRowSums.of(codes, np.ones(5000), {}, margins, units=Units(5, frozenset()), sets=sets)
+    assert set(unit_sums.share) == {(), ("a",), ("b",), ("c",), ("a", "c")}
+    assert sum(map(len, unit_sums.share.values())) <= MOST_CODES + 1
 
 
 def test_a_bag_without_codes_counts_rows_alone(world):
-    """Where a column has more values than a bag can hold; explain foretells such relations too."""
+    """Where a column has more values than a unit sum can hold; explain foretells such relations too."""
     for make in (_bags, _centred):
-        bag = make(world).bag(("age",), [("nothing",)])
-        assert bag.codes == ((),)
-        assert make(world).settled(replace(bag, centres=(0.0,)), rho=1.0, links=1e4).codes == ((),)
+        unit_sum = make(world).unit_sum(("age",), [("nothing",)])
+        assert unit_sum.codes == ((),)
+        assert make(world).settled(replace(unit_sum, centres=(0.0,)), rho=1.0, links=1e4).codes == ((),)
     foretold = predict_error(
         {"x": 3}, {"g": MOST_CODES + 500}, k=2, rho=0.1, l2=10.0, links=1e4, units=Units(10, frozenset({"x"}))
     )
@@ -216,25 +219,27 @@ def test_columns_with_too_many_values_for_a_bag_are_counted_as_before(asked):
     assert all(isinstance(m, NoisyMarginal) for m in found)
     assert any(m.columns == ("a", "b") for m in found if isinstance(m, NoisyMarginal))
     if asked:
-        assert all(isinstance(m, NoisyBag) for m in measured({}))
+        assert all(isinstance(m, NoisyUnitSum) for m in measured({}))
 
 
 @pytest.mark.parametrize("make", [_bags, _centred])
 @pytest.mark.parametrize("twice", [False, True])
 def test_noise_of_completed_tables_is_what_is_said_of_it(world, make, twice):
-    """Draw the noise many times: every centred cell varies as much as its blur says, of the mean of two bags too."""
-    bags = make(world)
+    """Draw the noise many times: every centred cell varies as much as its blur says, of the mean of two unit sums too."""
+    unit_sums = make(world)
     sets = [(), ("war",), ("kind",), ("war", "kind")]
-    made = [bags.bag(("age",), sets, declared=declared) for declared in ((False, True) if twice else (False,))]
+    made = [
+        unit_sums.unit_sum(("age",), sets, declared=declared) for declared in ((False, True) if twice else (False,))
+    ]
     rng = np.random.default_rng(1)
-    scene = Scene.of(_problem(world), _degrees())
-    margins = {c: bags.right[c] for c in ("war", "kind")}
+    scene = FitInputs.of(_problem(world), _degrees())
+    margins = {c: unit_sums.right[c] for c in ("war", "kind")}
     drawn: dict[tuple[str, ...], list[np.ndarray]] = {}
     for _ in range(3000):
         several = []
-        for bag, sigma in zip(made, (1.0, 0.7), strict=False):
-            noise = rng.normal(size=(4, len(bag.codes))) * np.array(bag.scales) * sigma
-            several.append(NoisyBag(bag, noise, sigma))
+        for unit_sum, sigma in zip(made, (1.0, 0.7), strict=False):
+            noise = rng.normal(size=(4, len(unit_sum.codes))) * np.array(unit_sum.scales) * sigma
+            several.append(NoisyUnitSum(unit_sum, noise, sigma))
         found = _averaged(scene, several)
         for workload, counted in found.items():
             table = counted.y
@@ -260,14 +265,14 @@ def test_bags_tell_more_than_cliques_for_the_same_budget(world, known):
         old = left["age"][links[:, 0]] == 3
         return float(right["war"][links[old, 1]].mean() - right["war"][links[~old, 1]].mean())
 
-    for bags in (True, False):
+    for unit_sums in (True, False):
         for seed in range(6):
-            window = _window(world, units=SHARED if bags else None, seed=seed)
+            window = _window(world, units=SHARED if unit_sums else None, seed=seed)
             found = MAP(3).learn(
                 window, _problem(world), rho=0.2, rng=np.random.default_rng(seed), progress=quiet, degrees=degrees
             )
             assert window.spent == pytest.approx(0.2)
-            off[bags].append(abs(gap(found.pairs) / gap(pairs) - 1))
+            off[unit_sums].append(abs(gap(found.pairs) / gap(pairs) - 1))
     assert np.mean(off[True]) < 0.5 * np.mean(off[False])
     assert np.mean(off[True]) < 0.3
 
@@ -293,7 +298,7 @@ def test_strong_leans_are_not_clipped_away(rho):
     def lean(links: np.ndarray) -> float:
         return float((left["of"][links[:, 0]] == right["kind"][links[:, 1]]).mean()) - 1 / 8
 
-    kept, cut = (window.exact_bag(b) for n in found.measured[1:2] for b in (n.bag, replace(n.bag, clip=1e9)))
+    kept, cut = (window.exact_bag(b) for n in found.measured[1:2] for b in (n.unit_sum, replace(n.unit_sum, clip=1e9)))
     if rho < 1:
         assert np.abs(kept).sum() < 0.8 * np.abs(cut).sum(), "units are scaled down"
     assert lean(found.pairs) == pytest.approx(lean(pairs), rel=0.15)
@@ -330,8 +335,8 @@ def test_evidence_is_read_off_bags(world):
 def test_what_tells_nothing_is_left_out_of_a_fit(world):
     """Components whose counts are drowned in noise stay where independent wiring puts them."""
     window = _window(world, units=SHARED)
-    bags = _bags(world)
-    noisy = window.measure_bags([bags.bag(("age",), [(), ("war",)])], rho=1e-9)
+    unit_sums = _bags(world)
+    noisy = window.measure_unit_sums([unit_sums.unit_sum(("age",), [(), ("war",)])], rho=1e-9)
     fit = fit_links(_problem(world), noisy, degrees=_degrees(), rng=np.random.default_rng(0))
     assert not fit.theta
     assert fit.converged
@@ -371,14 +376,14 @@ def test_links_that_lean_nowhere_are_wired_as_well_as_at_random():
 
 def test_what_was_asked_for_has_a_bag_of_its_own_with_less_noise_than_in_the_large_one(world):
     problem, degrees = _problem(world), _degrees()
-    scene = Scene.of(problem, degrees)
+    scene = FitInputs.of(problem, degrees)
     asked = {("job", genre): 1.0 for genre in GENRES}
     design = scene.design(3, asked)
-    counting, bags = design.counting(scene.bags(design, SHARED))
-    first, usual = (b for b in bags if b.columns == ("job",))
+    counting, unit_sums = design.counting(scene.unit_sums(design, SHARED))
+    first, usual = (b for b in unit_sums if b.columns == ("job",))
     assert {tuple(c for c, _ in code) for code in first.codes} == {(), *((g,) for g in GENRES)}
     assert set(first.codes) < set(usual.codes)
-    reserved = dict(zip(map(id, bags), counting.reserved, strict=True))
+    reserved = dict(zip(map(id, unit_sums), counting.reserved, strict=True))
     assert reserved[id(first)] == pytest.approx(design.reserved.sum())
     assert sum(reserved.values()) == pytest.approx(reserved[id(first)])
     for code, scale in zip(first.codes[1:], first.scales[1:], strict=True):
@@ -389,15 +394,19 @@ def test_rare_values_have_less_noise_and_values_that_hardly_occur_shape_nothing(
     p = np.array([0.9, 0.0899, 0.01, 1e-4])
     margins = {"kind": Margin(p / p.sum())}
     codes = {"kind": np.repeat(np.arange(4), [9000, 899, 100, 1])}
-    bags = Bags.of(codes, np.ones(10_000), {}, margins, units=Units(200, frozenset()), sets=[("kind",)])
-    plain, bag = (bags.bag((), [(), ("kind",)], declared=declared) for declared in (False, True))
-    assert bag.clip * bag.scales[2] < 0.9 * plain.clip * plain.scales[2], "a rare value in a declared workload"
-    assert bag.clip * bag.scales[0] > plain.clip * plain.scales[0], "what it costs the commonest"
-    noise = {code[0][1]: s for code, s in zip(bag.codes, bag.scales, strict=True) if code}
+    unit_sums = PublicRowSums.of(codes, np.ones(10_000), {}, margins, units=Units(200, frozenset()), sets=[("kind",)])
+    plain, unit_sum = (unit_sums.unit_sum((), [(), ("kind",)], declared=declared) for declared in (False, True))
+    assert unit_sum.clip * unit_sum.scales[2] < 0.9 * plain.clip * plain.scales[2], (
+        "a rare value in a declared workload"
+    )
+    assert unit_sum.clip * unit_sum.scales[0] > plain.clip * plain.scales[0], "what it costs the commonest"
+    noise = {code[0][1]: s for code, s in zip(unit_sum.codes, unit_sum.scales, strict=True) if code}
     # By shares of what is rare a value with a ninth of the links has more noise, but not nine times as much less.
     assert noise[3] < noise[2] < noise[1] < 9 * noise[2]
-    alone = Bags.of(codes, np.ones(10_000), {}, margins, units=Units(200, frozenset()), sets=[]).bag((), [()])
-    assert bag.clip * bag.scales[bag.codes.index(())] < 3 * alone.clip * alone.scales[0]
+    alone = PublicRowSums.of(codes, np.ones(10_000), {}, margins, units=Units(200, frozenset()), sets=[]).unit_sum(
+        (), [()]
+    )
+    assert unit_sum.clip * unit_sum.scales[unit_sum.codes.index(())] < 3 * alone.clip * alone.scales[0]
 
 
 def test_all_links_are_counted_with_noise_and_scaling_in_balance():
@@ -411,17 +420,17 @@ def test_all_links_are_counted_with_noise_and_scaling_in_balance():
     )
     true = np.bincount(kinds, minlength=5)
     margin = Margin(true / links)
-    bags = Bags.of(
+    unit_sums = PublicRowSums.of(
         {"kind": np.arange(5)}, margin.p, {}, {"kind": margin}, units=window.units, sets=[("kind",)], taste=UNSURE
     )
-    narrow = bags.bag((), [("kind",)])
+    narrow = unit_sums.unit_sum((), [("kind",)])
 
-    def off(bag: Bag) -> float:
-        shown, _ = uncentred(NoisyBag(bag, window.exact_bag(bag), 1e-9), np.array(float(links)))
-        return max(abs(y - true[code[0][1]]) for code, y in zip(bag.codes, shown.counts, strict=True) if code)
+    def off(unit_sum: UnitSum) -> float:
+        shown, _ = uncentred(NoisyUnitSum(unit_sum, window.exact_bag(unit_sum), 1e-9), np.array(float(links)))
+        return max(abs(y - true[code[0][1]]) for code, y in zip(unit_sum.codes, shown.counts, strict=True) if code)
 
-    found = [bags.balanced(narrow, rho=rho, links=links) for rho in (1e-9, 0.001, 0.1)]
-    clips = [bag.clip for bag in found]
+    found = [unit_sums.balanced(narrow, rho=rho, links=links) for rho in (1e-9, 0.001, 0.1)]
+    clips = [unit_sum.clip for unit_sum in found]
     assert clips == sorted(clips)
     assert clips[0] == narrow.clip, "what noise drowns is not worth more of it"
     assert off(found[2]) < 0.3 * off(narrow)
@@ -444,40 +453,42 @@ def test_clips_are_short_where_noise_is_large_and_right_all_the_same():
     films = [rng.choice(FILMS, n, p=w / w.sum()) for n, w in zip(many, lean, strict=True)]
     world = (left, right, np.stack([np.repeat(np.arange(users), many), np.concatenate(films)], axis=1))
     links, window = float(many.sum()), _window(world, units=SHARED)
-    scene = Scene.of(_problem(world), Degrees(left=many))
+    scene = FitInputs.of(_problem(world), Degrees(left=many))
 
-    def made(mean: float | None) -> Bags:
-        bags = scene.bags(scene.design(3), Units(1000, frozenset(left), mean=mean))
-        return bags.around(_exact(world, bags.bag((), list(bags.share))), links=links)
+    def made(mean: float | None) -> PublicRowSums:
+        unit_sums = scene.unit_sums(scene.design(3), Units(1000, frozenset(left), mean=mean))
+        return unit_sums.around(_exact(world, unit_sums.unit_sum((), list(unit_sums.share))), links=links)
 
     sets = [(), *((g,) for g in GENRES), ("kind",)]
-    bags = made(float(mean))
-    bag = bags.bag(("age",), sets)
-    short, wide = (bags.settled(bag, rho=rho, links=links) for rho in (1e-3, 10.0))
-    assert short.clip < 0.7 * bag.clip < bag.clip < wide.clip
+    unit_sums = made(float(mean))
+    unit_sum = unit_sums.unit_sum(("age",), sets)
+    short, wide = (unit_sums.settled(unit_sum, rho=rho, links=links) for rho in (1e-3, 10.0))
+    assert short.clip < 0.7 * unit_sum.clip < unit_sum.clip < wide.clip
     assert _left(window, short) < 0.95 < _left(window, wide)
     counts = whole_tables(uncentred(_noiseless(window, short), _rows(world, ("age",)))[0], SHAPE)
     for g in GENRES:
         assert counts[g,] == pytest.approx(window.exact(("age", g)), rel=0.06)
     # Of units with few rows, those with rare codes are longest, and units whose number of rows is not known may all be large.
     for unsure in (made(1.5), made(None)):
-        bag = unsure.bag(("age",), sets)
-        assert unsure.settled(bag, rho=1e-3, links=links).clip >= bag.clip
+        unit_sum = unsure.unit_sum(("age",), sets)
+        assert unsure.settled(unit_sum, rho=1e-3, links=links).clip >= unit_sum.clip
 
 
-def _noiseless(window: ArrayWindow, bag: Bag) -> NoisyBag:
-    return NoisyBag(bag, window.exact_bag(bag) * np.array(bag.scales), 1e-9)
+def _noiseless(window: ArrayWindow, unit_sum: UnitSum) -> NoisyUnitSum:
+    return NoisyUnitSum(unit_sum, window.exact_bag(unit_sum) * np.array(unit_sum.scales), 1e-9)
 
 
-def _left(window: ArrayWindow, bag: Bag) -> float:
+def _left(window: ArrayWindow, unit_sum: UnitSum) -> float:
     """Part of all rows' weight that scaling leaves."""
-    return float(_noiseless(window, bag).counts[..., bag.codes.index(())].sum()) / window.size
+    return float(_noiseless(window, unit_sum).counts[..., unit_sum.codes.index(())].sum()) / window.size
 
 
 def test_shares_that_noise_made_nothing_leave_a_clip(world):
     """Nobody links to what is gone, and noise hides that: a clip of nothing would be refused after the first charge."""
-    bags = _centred(world, Units(100, frozenset({"age", "job"}), mean=20.0))
-    lost = replace(bags, share={s: dict.fromkeys(codes, 0.0 if s else 1.0) for s, codes in bags.share.items()})
-    bag = lost.bag(("age",), [(), ("war",)])
-    assert bag.clip > 0
-    assert 0 < lost.settled(bag, rho=0.01, links=1e4).clip <= bag.clip
+    unit_sums = _centred(world, Units(100, frozenset({"age", "job"}), mean=20.0))
+    lost = replace(
+        unit_sums, share={s: dict.fromkeys(codes, 0.0 if s else 1.0) for s, codes in unit_sums.share.items()}
+    )
+    unit_sum = lost.unit_sum(("age",), [(), ("war",)])
+    assert unit_sum.clip > 0
+    assert 0 < lost.settled(unit_sum, rho=0.01, links=1e4).clip <= unit_sum.clip

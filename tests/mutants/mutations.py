@@ -785,7 +785,7 @@ MUTATIONS = (
     ),
     _counts(
         "bags of rows that lead nowhere",
-        "there = self._present(view.base, *self._needs(view, bag.reach))",
+        "there = self._present(view.base, *self._needs(view, unit_sum.reach))",
         "there = None",
         "rows without a link are summed as if they had one",
         SUMMED,
@@ -804,7 +804,7 @@ MUTATIONS = (
         "rows count whose second unit is gone",
         BLANKED,
     ),
-    # -- bags ------------------------------------------------------------------------------------------------------
+    # -- unit sums ------------------------------------------------------------------------------------------------------
     _bags(
         "length unchecked",
         "x[:, ~(_squares(x, who) <= most**2)[who]] = 0.0",
@@ -849,7 +849,7 @@ MUTATIONS = (
     ),
     _bags(
         "scales unchecked",
-        "or len(bag.scales) != len(codes)",
+        "or len(unit_sum.scales) != len(codes)",
         "or False",
         "a request fails after its charge",
     ),
@@ -1204,8 +1204,8 @@ MUTATIONS = (
     ),
     _curator(
         "bags before the charge",
-        "grids = [grid(bag.clip) for bag in bags]",
-        "grids = [(self._counts.bag(view, bag), grid(bag.clip))[1] for bag in bags]",
+        "grids = [grid(unit_sum.clip) for unit_sum in unit_sums]",
+        "grids = [(self._counts.unit_sum(view, unit_sum), grid(unit_sum.clip))[1] for unit_sum in unit_sums]",
         "rows are read that nobody may have paid for",
         ORDER,
     ),
@@ -1268,10 +1268,10 @@ MUTATIONS = (
         "every choice gets all", "each = split(rho, [1.0] * count)[0]", "each = rho", "several choices are paid as one"
     ),
     _curator(
-        "every bag gets all",
-        "shares = split(rho, [1.0] * len(bags)",
-        "shares = [rho] * len(bags) or split(rho, [1.0] * len(bags)",
-        "several bags are paid as one",
+        "every unit_sum gets all",
+        "shares = split(rho, [1.0] * len(unit_sums)",
+        "shares = [rho] * len(unit_sums) or split(rho, [1.0] * len(unit_sums)",
+        "several unit_sums are paid as one",
     ),
     _curator(
         "half the noise in bags",
@@ -1281,7 +1281,7 @@ MUTATIONS = (
     ),
     _curator(
         "bags of what others move",
-        "if units is None or not all(units.hold(bag.reach) for bag in bags):",
+        "if units is None or not all(units.hold(unit_sum.reach) for unit_sum in unit_sums):",
         "if units is None:",
         "units are clipped where those of another table move their rows",
         f"{BAGS}::test_what_a_bag_reaches_is_asked_of_what_is_counted",
@@ -1308,7 +1308,7 @@ MUTATIONS = (
         "insecure unstamped", "return self._noise.insecure", "return False", "a seeded release is not stamped INSECURE"
     ),
     _curator("counts unrecorded", "self.release.measured.append(", "[].append(", "counts cross that no release shows"),
-    _curator("bags unrecorded", "self.release.bagged +=", "_ =", "bags cross that no release shows", ORDER),
+    _curator("bags unrecorded", "self.release.summed_by_unit +=", "_ =", "bags cross that no release shows", ORDER),
     _curator(
         "choices unrecorded", "self.release.selected.append(", "[].append(", "choices cross that no release shows"
     ),

@@ -19,7 +19,7 @@ from dpweave.privacy.accounting import Budget
 from dpweave.privacy.curator import Curator
 from dpweave.privacy.ledger import Ledger
 from dpweave.privacy.release import Release
-from dpweave.privacy.window import Bag, Candidate
+from dpweave.privacy.window import Candidate, UnitSum
 from dpweave.schema.codec import Codec
 from dpweave.schema.database import Column, Type
 from dpweave.schema.domain import Attribute, Categories, View
@@ -82,10 +82,10 @@ def _candidate() -> Candidate:
     return Candidate(("x",), np.zeros(2))
 
 
-BAGS = [Bag((), ((("x", 0),),), (1.0,), 1.0), Bag(("x",), ((),), (1.0,), 2.0)]
+BAGS = [UnitSum((), ((("x", 0),),), (1.0,), 1.0), UnitSum(("x",), ((),), (1.0,), 2.0)]
 VERBS = {
     "measure": lambda c, rho: c.measure(ORDERS, [("x",), ()], what="m", rho=rho),
-    "measure_bags": lambda c, rho: c.measure_bags(ORDERS, BAGS, what="b", rho=rho),
+    "measure_bags": lambda c, rho: c.measure_unit_sums(ORDERS, BAGS, what="b", rho=rho),
     "select": lambda c, rho: c.select(ORDERS, [_candidate(), _candidate()], what="s", rho=rho, count=2),
     "discover": lambda c, rho: c.discover("orders", "x", what="d", rho=rho, delta=1e-6),
 }
@@ -206,7 +206,7 @@ def test_a_derived_column_of_another_table_touches_neither_ledger_nor_rows(base,
         with pytest.raises(UsageError, match=re.escape(f"{seen!r} has no column {column!r}")):
             request()
     with pytest.raises(UsageError):  # some, as those over public rows, are refused for more than one reason
-        curator.measure_bags(view, [Bag((), ((("c", 0),),), (1.0,), 1.0)], what="b", rho=0.1)
+        curator.measure_unit_sums(view, [UnitSum((), ((("c", 0),),), (1.0,), 1.0)], what="b", rho=0.1)
     assert ledger.spent.rho == {}
 
 

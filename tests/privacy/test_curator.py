@@ -16,7 +16,7 @@ from dpweave.privacy.ledger import Ledger
 from dpweave.privacy.noise import InsecureNoise, NoiseSource
 from dpweave.privacy.release import certify, guarantees
 from dpweave.privacy.unit_sums import grid
-from dpweave.privacy.window import Bag, Candidate
+from dpweave.privacy.window import Candidate, UnitSum
 from dpweave.schema.codec import Codec
 from dpweave.schema.database import Column, Type
 from dpweave.schema.domain import Attribute, Categories, View
@@ -95,13 +95,13 @@ def test_every_clique_and_every_bag_is_paid_for():
         assert curator.spent.rho[table] == pytest.approx(cost, rel=1e-9)
     assert curator.spent.rho["users"] == pytest.approx(0.3, rel=1e-9)
     curator, noise = _overheard()
-    bags = [Bag(("x",), ((),), (1.0,), 2.0), Bag((), ((("x", 0),), ()), (3.0, 1.0), 0.7)]
-    noisy = curator.measure_bags(View.of_table("ratings", ("x",)), bags, what="bags", rho=0.3, weights=[1, 2])
-    # In units of the grid, one unit of users moves a bag by its clip at most.
-    cost = sum((b.bag.clip / b.sigma) ** 2 / 2 for b in noisy)
+    unit_sums = [UnitSum(("x",), ((),), (1.0,), 2.0), UnitSum((), ((("x", 0),), ()), (3.0, 1.0), 0.7)]
+    noisy = curator.measure_unit_sums(View.of_table("ratings", ("x",)), unit_sums, what="bags", rho=0.3, weights=[1, 2])
+    # In units of the grid, one unit of users moves a unit sum by its clip at most.
+    cost = sum((b.unit_sum.clip / b.sigma) ** 2 / 2 for b in noisy)
     assert dict(curator.spent.rho) == {"users": pytest.approx(cost, rel=1e-5)}
     assert curator.spent.rho["users"] == 0.3
-    assert [s / grid(b.bag.clip)[0] for s, b in zip(noise.sigmas, noisy, strict=True)] == [b.sigma for b in noisy]
+    assert [s / grid(b.unit_sum.clip)[0] for s, b in zip(noise.sigmas, noisy, strict=True)] == [b.sigma for b in noisy]
 
 
 def _passing(threshold: int, sigma: float, rows: int) -> float:
@@ -237,8 +237,8 @@ def test_empty_cells_get_noise_too():
     (noisy,) = curator.measure(LINKED, [("u", "m")], what="links", rho=1e-9)
     assert noisy.counts[0, 1] != 0 or noisy.counts[1, 0] != 0  # both are, with a probability below 1e-9 at this scale
     assert noisy.sigma > 1e5
-    bag = Bag(("x",), ((),), (1.0,), 1.0)
-    (sums,) = curator.measure_bags(View.of_table("ratings", ("x",)), [bag], what="bags", rho=1e-9)
+    unit_sum = UnitSum(("x",), ((),), (1.0,), 1.0)
+    (sums,) = curator.measure_unit_sums(View.of_table("ratings", ("x",)), [unit_sum], what="bags", rho=1e-9)
     assert sums.counts[1, 0] != 0  # nobody gives 1; in units of the grid noise is far wider still
 
 

@@ -19,42 +19,42 @@ from dpweave.privacy.ledger import Ledger
 from dpweave.privacy.noise import InsecureNoise
 from dpweave.privacy.sensitivity import stays
 from dpweave.privacy.unit_sums import clipped_sum, grid
-from dpweave.privacy.window import Bag, Units
+from dpweave.privacy.window import Units, UnitSum
 from dpweave.schema.domain import Attribute, View
 from tests.engine_counts import codec_of, engine_counts, engine_order, open_frames, open_sqlite
 from tests.oracle import NOWHERE, World, bound, entity_neighbours, make_promise, random_view, random_world, rows_by_unit
 
-Vectors = dict[int, Counter[tuple[tuple[int, ...], int]]]  # of floats, where bags are centred
+Vectors = dict[int, Counter[tuple[tuple[int, ...], int]]]  # of floats, where unit sums are centred
 
 
-def _vectors(rows: dict[int, list[tuple[int, ...]]], columns: tuple[str, ...], bag: Bag) -> Vectors:
+def _vectors(rows: dict[int, list[tuple[int, ...]]], columns: tuple[str, ...], unit_sum: UnitSum) -> Vectors:
     """Rows per cell and code less the code's share of all rows in the cell, unit by unit: the definition."""
     at = {c: i for i, c in enumerate(columns)}
-    centres = bag.centres or (0.0,) * len(bag.codes)
+    centres = unit_sum.centres or (0.0,) * len(unit_sum.codes)
     out: Vectors = {}
     for unit, codes in rows.items():
         out[unit] = Counter()
         for row in codes:
-            cell = tuple(row[at[c]] for c in bag.columns)
-            for j, code in enumerate(bag.codes):
+            cell = tuple(row[at[c]] for c in unit_sum.columns)
+            for j, code in enumerate(unit_sum.codes):
                 out[unit][cell, j] += all(row[at[c]] == v for c, v in code) - centres[j]
     return out
 
 
-def _summed(vectors: Vectors, bag: Bag) -> dict[tuple[tuple[int, ...], int], int]:
+def _summed(vectors: Vectors, unit_sum: UnitSum) -> dict[tuple[tuple[int, ...], int], int]:
     """The clipped sum, slowly."""
-    step, most = grid(bag.clip)
+    step, most = grid(unit_sum.clip)
     out: Counter[tuple[tuple[int, ...], int]] = Counter()
     for counts in vectors.values():
-        length = math.sqrt(sum((n / bag.scales[j]) ** 2 for (_, j), n in counts.items()))
+        length = math.sqrt(sum((n / unit_sum.scales[j]) ** 2 for (_, j), n in counts.items()))
         factor = min(step, most / length) if length else 0.0
-        x = {at: math.trunc((n / bag.scales[at[1]]) * factor) for at, n in counts.items()}
+        x = {at: math.trunc((n / unit_sum.scales[at[1]]) * factor) for at, n in counts.items()}
         if sum(v * v for v in x.values()) <= most**2:
             out.update(x)
     return {at: n for at, n in out.items() if n}
 
 
-def _random_bag(rng: random.Random, columns: tuple[str, ...], size: int) -> Bag:
+def _random_bag(rng: random.Random, columns: tuple[str, ...], size: int) -> UnitSum:
     own = tuple(c for c in columns if rng.random() < 0.5)
     codes: list[tuple[tuple[str, int], ...]] = [()]
     for _ in range(rng.randint(1, 4)):
@@ -62,11 +62,11 @@ def _random_bag(rng: random.Random, columns: tuple[str, ...], size: int) -> Bag:
         codes.append(tuple((c, rng.randrange(size)) for c in some))
     centres = tuple(rng.choice([0.0, 0.1, 0.4, 1.0]) for _ in codes) if rng.random() < 0.5 else ()
     scales = tuple(rng.choice([0.3, 1.0, 2.5]) for _ in codes)
-    return Bag(own, tuple(codes), scales, rng.choice([0.2, 1.0, 1.7, 4.0]), centres)
+    return UnitSum(own, tuple(codes), scales, rng.choice([0.2, 1.0, 1.7, 4.0]), centres)
 
 
-def _case(seed: int) -> tuple[World, View, tuple[str, ...], Bag] | None:
-    """A random world with a bag over columns whose rows stay, or None."""
+def _case(seed: int) -> tuple[World, View, tuple[str, ...], UnitSum] | None:
+    """A random world with a unit sum over columns whose rows stay, or None."""
     rng = random.Random(seed)
     world = random_world(rng, "entity", most=8)
     view, columns = random_view(rng, world)
@@ -87,19 +87,19 @@ def test_no_unit_moves_a_bag_further_than_its_clip(chunk):
         case = _case(seed)
         if case is None:
             continue
-        world, view, columns, bag = case
+        world, view, columns, unit_sum = case
         promise = world.promise
         here = rows_by_unit(bound(world.rows, promise, world.order), promise, view, columns)
-        before = _summed(_vectors(here, columns, bag), bag)
+        before = _summed(_vectors(here, columns, unit_sum), unit_sum)
         for _, other in entity_neighbours(world.rows, promise):
             there = rows_by_unit(bound(other, promise, world.order), promise, view, columns)
             changed = [u for u in {*here, *there} if sorted(here.get(u, [])) != sorted(there.get(u, []))]
             assert len(changed) <= 1, (seed, view, columns)
             assert not any(u in there for u in changed)
-            moved = _distance(before, _summed(_vectors(there, columns, bag), bag))
-            assert moved <= grid(bag.clip)[1] ** 2, (seed, view, columns)
+            moved = _distance(before, _summed(_vectors(there, columns, unit_sum), unit_sum))
+            assert moved <= grid(unit_sum.clip)[1] ** 2, (seed, view, columns)
             seen += moved > 0
-            attained += moved > 0.99 * grid(bag.clip)[1] ** 2
+            attained += moved > 0.99 * grid(unit_sum.clip)[1] ** 2
     assert seen > 60
     assert attained > 30  # units do reach the clip
 
@@ -139,17 +139,17 @@ def test_engines_agree_with_the_oracle(opens, tmp_path):
         case = _case(seed)
         if case is None:
             continue
-        world, view, columns, bag = case
+        world, view, columns, unit_sum = case
         promise = world.promise
         path = tmp_path / f"{seed}.sqlite"
         opened = open_frames(world.rows, promise) if opens == "frames" else open_sqlite(world.rows, promise, path)
         with opened as source:
             counts, bounding = engine_counts(source, world, salt=str(seed))
             truth = bound(world.rows, promise, engine_order(bounding, world.rows))
-            units = _vectors(rows_by_unit(truth, promise, view, columns), columns, bag)
-            expected, found = _summed(units, bag), counts.bag(view, bag)
-            assert found.shape == (*(counts.codec(view, c).size for c in bag.columns), len(bag.codes))
-            codecs = [counts.codec(view, c) for c in bag.columns]
+            units = _vectors(rows_by_unit(truth, promise, view, columns), columns, unit_sum)
+            expected, found = _summed(units, unit_sum), counts.unit_sum(view, unit_sum)
+            assert found.shape == (*(counts.codec(view, c).size for c in unit_sum.columns), len(unit_sum.codes))
+            codecs = [counts.codec(view, c) for c in unit_sum.columns]
             for at in np.ndindex(found.shape):
                 lacking = [c.column.nullable and v == c.null_code for v, c in zip(at, codecs, strict=False)]
                 cell = tuple(NOWHERE if lacks else v for v, lacks in zip(at, lacking, strict=False))
@@ -164,24 +164,24 @@ def test_units_are_clipped_alike_in_one_block_and_in_many(monkeypatch):
     units = np.sort(rng.integers(0, 40, 3000))
     columns = {"a": rng.integers(0, 3, 3000), "b": rng.integers(0, 2, 3000)}
     codes = ((), (("a", 1),), (("a", 2), ("b", 1)))
-    bag = Bag(("b",), codes, (1.0, 0.5, 0.25), 60.0)
-    once = clipped_sum(units, columns["b"], columns, bag, size=2)
-    centred = replace(bag, centres=(0.0, 0.3, 0.2))
+    unit_sum = UnitSum(("b",), codes, (1.0, 0.5, 0.25), 60.0)
+    once = clipped_sum(units, columns["b"], columns, unit_sum, size=2)
+    centred = replace(unit_sum, centres=(0.0, 0.3, 0.2))
     beyond = clipped_sum(units, columns["b"], columns, centred, size=2)
     monkeypatch.setattr(unit_sums, "BLOCK", 7)
-    assert (clipped_sum(units, columns["b"], columns, bag, size=2) == once).all()
+    assert (clipped_sum(units, columns["b"], columns, unit_sum, size=2) == once).all()
     assert (clipped_sum(units, columns["b"], columns, centred, size=2) == beyond).all()
-    wide = replace(bag, clip=1e6)
-    whole = clipped_sum(units, columns["b"], columns, wide, size=2) / grid(1e6)[0] * np.array(bag.scales)
+    wide = replace(unit_sum, clip=1e6)
+    whole = clipped_sum(units, columns["b"], columns, wide, size=2) / grid(1e6)[0] * np.array(unit_sum.scales)
     assert whole[1, 2] == pytest.approx(((columns["a"] == 2) & (columns["b"] == 1)).sum(), rel=1e-3)
-    assert clipped_sum(units[:0], units[:0], {c: v[:0] for c, v in columns.items()}, bag, size=2).sum() == 0
+    assert clipped_sum(units[:0], units[:0], {c: v[:0] for c, v in columns.items()}, unit_sum, size=2).sum() == 0
 
 
 def test_a_vector_that_floats_would_make_too_long_counts_for_nothing(monkeypatch):
     """The length is held in whole numbers, so that no rounding of floats is trusted."""
     monkeypatch.setattr(unit_sums.np, "trunc", lambda x: np.ceil(x) + 1)
     units, cells = np.zeros(6, dtype=np.int64), np.arange(6)
-    assert not clipped_sum(units, cells, {}, Bag(("c",), ((),), (1.0,), 1.0), size=6).any()
+    assert not clipped_sum(units, cells, {}, UnitSum(("c",), ((),), (1.0,), 1.0), size=6).any()
 
 
 def test_a_unit_at_its_clip_keeps_its_length():
@@ -189,24 +189,24 @@ def test_a_unit_at_its_clip_keeps_its_length():
     rng = np.random.default_rng(0)
     for _ in range(300):
         codes = ((), (("a", 1),), (("b", 1),))[: rng.integers(1, 4)]
-        bag = Bag((), codes, tuple(rng.uniform(0.1, 3.0, len(codes))), float(rng.uniform(0.1, 30.0)))
+        unit_sum = UnitSum((), codes, tuple(rng.uniform(0.1, 3.0, len(codes))), float(rng.uniform(0.1, 30.0)))
         rows = int(rng.integers(1, 200))
         values = {"a": rng.integers(0, 2, rows), "b": rng.integers(0, 2, rows)}
         nobody = np.zeros(rows, dtype=np.int64)
-        x = clipped_sum(nobody, nobody, values, bag, size=1)[0]
+        x = clipped_sum(nobody, nobody, values, unit_sum, size=1)[0]
         counts = [rows, *((values[c] == 1).sum() for c in "ab")][: len(codes)]
-        length = math.sqrt(sum((n / s) ** 2 for n, s in zip(counts, bag.scales, strict=True)))
-        step, most = grid(bag.clip)
+        length = math.sqrt(sum((n / s) ** 2 for n, s in zip(counts, unit_sum.scales, strict=True)))
+        step, most = grid(unit_sum.clip)
         assert math.sqrt((x**2).sum()) == pytest.approx(min(step * length, most), rel=1e-5)
 
 
 def test_a_cell_that_no_codec_should_give_stays_with_its_unit():
     """In two cells, code 3 of the first unit would be cell 1 of the next, whose vector it would turn round."""
-    bag = Bag(("c",), ((),), (1.0,), 1.0)
+    unit_sum = UnitSum(("c",), ((),), (1.0,), 1.0)
     for mine in ([7], [1] + 50 * [3]):
         units, cells = np.array([0] * len(mine) + [1]), np.array([*mine, 0])
-        both = clipped_sum(units, cells, {}, bag, size=2)
-        alone = clipped_sum(units[-1:], cells[-1:], {}, bag, size=2)
+        both = clipped_sum(units, cells, {}, unit_sum, size=2)
+        alone = clipped_sum(units[-1:], cells[-1:], {}, unit_sum, size=2)
         assert ((both - alone) ** 2).sum() <= grid(1.0)[1] ** 2
 
 
@@ -249,7 +249,7 @@ VIEW = View(
     (("x", Attribute("x")), ("who", Attribute("x", ("user",))), ("what", Attribute("x", ("movie",)))),
     (("movie",),),
 )
-BAG = Bag(("x",), ((), (("what", 1),), (("what", 2),)), (2.0, 1.0, 0.5), 3.0)
+BAG = UnitSum(("x",), ((), (("what", 1),), (("what", 2),)), (2.0, 1.0, 0.5), 3.0)
 
 
 def _curator(world: World) -> Curator:
@@ -264,27 +264,27 @@ def _curator(world: World) -> Curator:
 def test_numbers_of_any_kind_and_size_tell_nothing_of_rows():
     """What floats do with the largest and smallest scales is no sign of how many rows there are."""
     curator = _curator(_rated(50))
-    odd = Bag(("x",), ((), (("what", np.int8(1)),)), (1e-100, Fraction(1, 3)), 1e100)  # type: ignore[arg-type]
-    for bag in (odd, replace(odd, scales=(1e100, 10**99)), replace(odd, clip=np.float32(1e-30))):
-        (noisy,) = curator.measure_bags(VIEW, [bag], what="links", rho=0.1)
+    odd = UnitSum(("x",), ((), (("what", np.int8(1)),)), (1e-100, Fraction(1, 3)), 1e100)  # type: ignore[arg-type]
+    for unit_sum in (odd, replace(odd, scales=(1e100, 10**99)), replace(odd, clip=np.float32(1e-30))):
+        (noisy,) = curator.measure_unit_sums(VIEW, [unit_sum], what="links", rho=0.1)
         assert np.isfinite(noisy.counts).all()
-        assert all(type(s) is float for s in noisy.bag.scales)
+        assert all(type(s) is float for s in noisy.unit_sum.scales)
 
 
 def test_floats_say_nothing_of_rows_even_where_somebody_listens():
-    bag = unit_sums.checked(Bag((), ((("a", 1),),), (3.0,), 1.0, (5e-324,)), {"a": 2})
+    unit_sum = unit_sums.checked(UnitSum((), ((("a", 1),),), (3.0,), 1.0, (5e-324,)), {"a": 2})
     nobody = np.zeros(3, dtype=np.int64)
     with np.errstate(all="raise"):
         for value in (0, 1):
-            clipped_sum(nobody, nobody, {"a": np.full(3, value)}, bag, size=1)
+            clipped_sum(nobody, nobody, {"a": np.full(3, value)}, unit_sum, size=1)
 
 
 def test_the_owner_of_the_rows_pays_and_nobody_else():
     curator = _curator(_rated())
-    window = curator.window(VIEW, name="links", bags=True)
+    window = curator.window(VIEW, name="links", unit_sums=True)
     assert window.units == Units(4, frozenset({"who"}))
     assert curator.window(VIEW, name="links").units is None
-    first, second = window.measure_bags([BAG, replace(BAG, columns=())], rho=0.4, weights=[1, 3])
+    first, second = window.measure_unit_sums([BAG, replace(BAG, columns=())], rho=0.4, weights=[1, 3])
     assert dict(curator.spent.rho) == {"users": 0.4}
     assert not curator.spent.delta
     step, most = grid(BAG.clip)
@@ -314,30 +314,30 @@ def test_nothing_is_charged_for_what_is_refused():
         replace(BAG, codes=((), (("nobody", 1),), (("what", 0),))),
         replace(BAG, codes=((), (("what", 1), ("what", 2)), (("what", 0),))),
     ]
-    for bag in bad:
+    for unit_sum in bad:
         with pytest.raises(UsageError):
-            curator.measure_bags(VIEW, [bag], what="links", rho=0.1)
+            curator.measure_unit_sums(VIEW, [unit_sum], what="links", rho=0.1)
     with pytest.raises((TypeError, ValueError)):
-        curator.measure_bags(
+        curator.measure_unit_sums(
             VIEW, [replace(BAG, codes=((), (("what", np.arange(3)),), (("what", 0),)))], what="links", rho=0.1
         )  # type: ignore[arg-type]
     for few in ({"rho": 1e-24}, {"rho": 0.1, "weights": [1, 1e-24]}):
         with pytest.raises(UsageError):
-            curator.measure_bags(VIEW, [BAG] * len(few.get("weights", [1])), what="links", **few)
+            curator.measure_unit_sums(VIEW, [BAG] * len(few.get("weights", [1])), what="links", **few)
     with pytest.raises(UsageError):
         curator.measure(VIEW, [("x",)], what="links", rho=1e-35)
     with pytest.raises(UsageError, match="belong to units"):
-        curator.measure_bags(View.of_table("users", ("x",)), [BAG], what="users", rho=0.1)
+        curator.measure_unit_sums(View.of_table("users", ("x",)), [BAG], what="users", rho=0.1)
     with pytest.raises(UsageError, match="belong to units"):
-        _curator(_rated(8, "record")).measure_bags(VIEW, [BAG], what="links", rho=0.1)
+        _curator(_rated(8, "record")).measure_unit_sums(VIEW, [BAG], what="links", rho=0.1)
     assert not curator.spent.rho
-    assert curator.measure_bags(VIEW, [], what="links", rho=0.1) == ()
+    assert curator.measure_unit_sums(VIEW, [], what="links", rho=0.1) == ()
 
 
 def test_what_a_bag_reaches_is_asked_of_what_is_counted():
-    """Bags hold an order's own columns, not those of a protected shop that it links to; and no client's class can say that it looks at nothing."""
+    """Unit sums hold an order's own columns, not those of a protected shop that it links to; and no client's class can say that it looks at nothing."""
 
-    class Sly(Bag):
+    class Sly(UnitSum):
         @property
         def reach(self) -> tuple[str, ...]:
             return ()
@@ -356,11 +356,11 @@ def test_what_a_bag_reaches_is_asked_of_what_is_counted():
     view = View("orders", (("own", Attribute("x")), ("theirs", Attribute("x", ("shop",)))))
     curator = _curator(World(promise, rows, {}, dict.fromkeys(rows, ("x",)), 3))
     assert curator.units(view) == Units(3, frozenset(), frozenset({"own"}))
-    for kind in (Bag, Sly):
+    for kind in (UnitSum, Sly):
         with pytest.raises(UsageError, match="no other unit moves"):
-            curator.measure_bags(view, [kind((), ((("theirs", 1),),), (1.0,), 1.0)], what="orders", rho=0.1)
+            curator.measure_unit_sums(view, [kind((), ((("theirs", 1),),), (1.0,), 1.0)], what="orders", rho=0.1)
     assert not curator.spent.rho
-    curator.measure_bags(view, [Bag((), ((("own", 1),),), (1.0,), 1.0)], what="orders", rho=0.1)
+    curator.measure_unit_sums(view, [UnitSum((), ((("own", 1),),), (1.0,), 1.0)], what="orders", rho=0.1)
     assert dict(curator.spent.rho) == {"users": 0.1}
 
 
@@ -368,8 +368,8 @@ def test_what_a_bag_reaches_is_asked_of_what_is_counted():
 def test_codes_over_many_columns_cost_no_memory_that_rows_decide(value):
     """Seventy columns of one value each beside a binary one: counted, and in a table no larger than there are codes."""
     names = ["a", *(f"c{i}" for i in range(70))]
-    bag = Bag((), (tuple((n, 0) for n in names), (("a", 1), ("c1", 0))), (1.0, 1.0), 1e3)
+    unit_sum = UnitSum((), (tuple((n, 0) for n in names), (("a", 1), ("c1", 0))), (1.0, 1.0), 1e3)
     rows = {n: np.zeros(5, dtype=np.uint8) for n in names} | {"a": np.full(5, value, dtype=np.uint8)}
-    step, _ = grid(bag.clip)
-    found = clipped_sum(np.arange(5), np.zeros(5, dtype=np.int64), rows, bag, size=1)
+    step, _ = grid(unit_sum.clip)
+    found = clipped_sum(np.arange(5), np.zeros(5, dtype=np.int64), rows, unit_sum, size=1)
     assert (found / step).tolist() == [[5.0 * (value == 0), 5.0 * (value == 1)]]

@@ -11,7 +11,7 @@ import pytest
 from dpweave.measure.public_row_sums import marginals
 from dpweave.model.file_format import release_to_dict
 from dpweave.privacy.release import Measured, Release
-from dpweave.privacy.window import Bag, NoisyBag, NoisyMarginal
+from dpweave.privacy.window import NoisyMarginal, NoisyUnitSum, UnitSum
 from dpweave.report.fidelity import fidelity
 from dpweave.report.noisy_estimates import (
     Distribution,
@@ -213,7 +213,7 @@ def test_evidence_is_calibrated_and_has_power() -> None:
 
 
 def test_evidence_and_bands_are_calibrated_where_noise_is_shared_between_values() -> None:
-    """As in a bag: the commonest value is what the others leave of the rows, so that it has the noise of all of them."""
+    """As in a unit sum: the commonest value is what the others leave of the rows, so that it has the noise of all of them."""
     rng = np.random.default_rng(3)
     view = View("vote", (("kind", Attribute("kind")), ("colour", Attribute("colour", ("item",)))))
     shape = {"colour": 5}
@@ -221,10 +221,10 @@ def test_evidence_and_bands_are_calibrated_where_noise_is_shared_between_values(
     p, q, rows = np.array([0.5, 0.3, 0.2]), np.array([0.6, 0.2, 0.1, 0.06, 0.04]), 20_000
     truth = rows * np.outer(p, q)
     exact = np.column_stack([truth.sum(axis=1), truth[:, 1:]])
-    bag = Bag(("kind",), codes, (2.0, 1.5, 1.0, 0.8, 0.5), 10.0)
+    unit_sum = UnitSum(("kind",), codes, (2.0, 1.5, 1.0, 0.8, 0.5), 10.0)
     scores, inside, far = [], [], []
     for _ in range(1000):
-        noisy = NoisyBag(bag, exact + rng.normal(0, 40.0, exact.shape) * bag.scales, 40.0)
+        noisy = NoisyUnitSum(unit_sum, exact + rng.normal(0, 40.0, exact.shape) * unit_sum.scales, 40.0)
         ((_, none), (marginal, cover)) = marginals(noisy, shape, truth.sum(axis=1))
         assert none is None
         found = summed(Measured("", view, (), marginal), ("kind", "colour"), cover=cover)

@@ -106,7 +106,7 @@ def test_links_counted_around_what_is_common_are_shown_as_counts(tmp_path: Path)
         }
     )
     model = fit(source, plan, epsilon=20.0, delta=1e-5, insecure_seed=1)
-    assert any(b.noisy.bag.centred and b.noisy.bag.columns for b in model.release.bagged)
+    assert any(b.noisy.unit_sum.centred and b.noisy.unit_sum.columns for b in model.release.summed_by_unit)
     db = model.sample(seed=1)
     linked = items.dropna(subset=["product"])
     true = np.bincount(linked["product"].to_numpy(dtype=np.int64) % 4, minlength=4)

@@ -333,7 +333,7 @@ def test_births_of_six_thousand_clients_spread_in_a_copy_of_a_drafted_plan(tmp_p
     copy = pd.to_datetime(model.sample(seed=seed).to_pandas()["clients"]["born"])
     for at in (0.05, 0.25, 0.5, 0.75, 0.95):
         assert abs((copy.quantile(at) - clients["born"].quantile(at)).days) < 365 * 5
-    assert model.fabric.plan.table["clients"].column["born"].domain.learned == "well"
+    assert model.blueprint.plan.table["clients"].column["born"].domain.learned == "well"
     assert not any("clients.born" in said for said in model.certificate.caveats)
 
 
@@ -348,7 +348,7 @@ def test_whoever_fits_or_reads_is_told_what_was_not_learned(tmp_path):
     assert "clients.born" in spent_words(model.certificate)
     model.save(tmp_path / "bank.dpw")
     again = dw.load(tmp_path / "bank.dpw")
-    assert again.fabric.plan.table["clients"].column["born"].domain.learned == "not"
+    assert again.blueprint.plan.table["clients"].column["born"].domain.learned == "not"
     assert again.certificate.caveats == model.certificate.caveats
     copy = again.sample(seed=1)
     assert pd.to_datetime(copy.to_pandas()["clients"]["born"]).dt.year.between(1950, 2029).all()

@@ -26,7 +26,7 @@ from dpweave.plan.rules import Determined, Ordered
 from dpweave.schema.database import Column, ForeignKey, Type
 from dpweave.schema.domain import Bins, Opaque
 from dpweave.weaving import parts
-from dpweave.weaving.parts import Part, Parts, Warp, Woven, divide
+from dpweave.weaving.parts import Part, Parts, SharedRows, Woven, divide
 from tests.weaving.test_weaver import ID, KIND, assert_keys_hold, frame, key, number
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ def test_parts_together_are_a_database(model: dw.Model, small: None) -> None:
     assert list(database) == list(plan.database.names)
     assert_keys_hold(plan, tables)
     assert database.rows == {name: len(t) for name, t in tables.items()}
-    count, common = divide(plan, model.fabric.expected_rows(2.0))
+    count, common = divide(plan, model.blueprint.expected_rows(2.0))
     assert count == database.tables.count
     one = Weaving(model).whole(scale=2.0, seed=3)
     for name in plan.database.names:
@@ -330,7 +330,7 @@ def test_no_circles_over_all_parts(small: None) -> None:
 
 def test_degrees_of_common_owners_are_shared_out_exactly(small: None) -> None:
     model = fitted("few owners")
-    count, common = divide(model.plan, model.fabric.expected_rows(1.0))
+    count, common = divide(model.plan, model.blueprint.expected_rows(1.0))
     assert count > 2
     assert common == {"firm", "detail"}
     made = model.sample(seed=1).to_pandas()
@@ -413,14 +413,14 @@ def test_shares_add_up() -> None:
 
 
 def test_numbering_goes_on() -> None:
-    warp = Warp()
+    shared_rows = SharedRows()
     rng = np.random.default_rng(2)
     counted = np.zeros(10, dtype=np.int64)
     for _ in range(5):
         group = rng.integers(0, 10, 12)
-        assert (warp.reached(("t", "nr"), group) == counted[group]).all()
-        assert (warp.reached(("t", "other"), group) == 0).all()
-        warp.count(("t", "nr"), group)
+        assert (shared_rows.reached(("t", "nr"), group) == counted[group]).all()
+        assert (shared_rows.reached(("t", "other"), group) == 0).all()
+        shared_rows.count(("t", "nr"), group)
         counted += np.bincount(group, minlength=10)
 
 
@@ -512,7 +512,7 @@ def test_a_bound_smaller_than_the_number_of_parts_costs_no_links_and_holds_over_
     source = {"shop": frame(120, kind=kinds(120)), "user": frame(2000, kind=kinds(2000), shop=target)}
     model = dw.fit(source, plan, epsilon=200.0, delta=1e-6, insecure_seed=1)
     monkeypatch.setattr(parts, "PART_VALUES", 900)
-    count, common = divide(plan, model.fabric.expected_rows(1.0))
+    count, common = divide(plan, model.blueprint.expected_rows(1.0))
     assert count > 3
     assert common == {"shop"}
     found = model.sample(seed=1)["user"]["shop"].drop_null().to_pandas()

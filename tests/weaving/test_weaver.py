@@ -222,12 +222,12 @@ def test_what_was_learned_of_a_junction_stays_where_many_rows_would_repeat_a_pai
     }
     agree = []
 
-    def spied(cloth: object, name: str, uniques: tuple[tuple[str, ...], ...]) -> None:
+    def spied(state: object, name: str, uniques: tuple[tuple[str, ...], ...]) -> None:
         def share() -> float:
-            return float((cloth.codes["vote"]["kind"] == codes[cloth.links["vote", "item"]]).mean())  # type: ignore[attr-defined]
+            return float((state.codes["vote"]["kind"] == codes[state.links["vote", "item"]]).mean())  # type: ignore[attr-defined]
 
         agree.append(share() if name == "vote" else 0.0)
-        separate(cloth, name, uniques)  # type: ignore[arg-type]
+        separate(state, name, uniques)  # type: ignore[arg-type]
         agree.append(share() if name == "vote" else 0.0)
 
     codes = np.searchsorted(list("abc"), of)
@@ -357,7 +357,7 @@ def test_a_junction_whose_pairs_may_repeat_keeps_how_often_they_do(public: bool)
     assert again(source) > 0.25
     assert again(made) == pytest.approx(again(source), abs=0.06)
     assert alike(made) == pytest.approx(alike(source), abs=0.06)
-    without = replace(model, fabric=replace(model.fabric, repetitions={})).sample(seed=1).to_pandas()
+    without = replace(model, blueprint=replace(model.blueprint, repetitions={})).sample(seed=1).to_pandas()
     assert again(without) < 0.15  # chance alone gives far less
     assert "repeated pairs of attempt.item" in str(plan.explain(epsilon=1.0, delta=1e-5))
 
@@ -389,7 +389,7 @@ def test_repetition_that_degrees_leave_no_room_for_is_reported() -> None:
         "attempt": frame(100, user=np.arange(100), item=np.arange(100)),
     }
     model = dw.fit(source, plan, epsilon=200.0, delta=1e-5, insecure_seed=0)
-    claimed = replace(model, fabric=replace(model.fabric, repetitions={"attempt": (0.6, 0.0)}))
+    claimed = replace(model, blueprint=replace(model.blueprint, repetitions={"attempt": (0.6, 0.0)}))
     database = claimed.sample()
     assert_keys_hold(plan, database.to_pandas())
     (said,) = database.repairs

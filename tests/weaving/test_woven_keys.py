@@ -17,7 +17,7 @@ from dpweave.schema.codec import Codec
 from dpweave.schema.database import Column, ForeignKey, Type
 from dpweave.schema.domain import Categories
 from dpweave.schema.placeholders import placeholders, room
-from dpweave.weaving.weaver import Fabric, Weaver
+from dpweave.weaving.weaver import Blueprint, Weaver
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -125,8 +125,8 @@ def weave(plan: Plan, *, rows: int, seed: int) -> dict[str, pd.DataFrame]:
         sizes |= {c: codec.size for c, codec in derived_codecs(plan, name).items()}
         models[name] = Drawn({c: sizes[c] for c in model_columns(plan, name)})
     public = {n: public_table(plan.table[n], min(rows, 3)) for n in plan.public}
-    fabric = Fabric(plan, dict.fromkeys(plan.promise.private, float(rows)), models, public)  # type: ignore[arg-type]
-    made = Weaver(fabric, linker=lambda *_: None, scale=1.0, seed=seed).weave()
+    blueprint = Blueprint(plan, dict.fromkeys(plan.promise.private, float(rows)), models, public)  # type: ignore[arg-type]
+    made = Weaver(blueprint, linker=lambda *_: None, scale=1.0, seed=seed).weave()
     return {name: pd.DataFrame(table.to_pydict(), dtype=object) for name, table in made.items()}
 
 

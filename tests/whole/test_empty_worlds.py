@@ -97,7 +97,7 @@ def test_owners_that_vanish_take_their_rows_along() -> None:
     model = dw.fit(source, plan, epsilon=50.0, delta=1e-5, insecure_seed=1)
     for gone in (("client",), ("client", "orders"), ("item",), ("badge", "orders")):
         sizes = {t: 0.0 if t in gone else n for t, n in model.sizes.items()}
-        made = replace(model, fabric=replace(model.fabric, sizes=sizes)).sample(seed=1).to_pandas()
+        made = replace(model, blueprint=replace(model.blueprint, sizes=sizes)).sample(seed=1).to_pandas()
         assert_keys_hold(plan, made)
         assert len(made[gone[0]]) <= 1 or gone[0] != "client"
 

@@ -10,7 +10,7 @@ import pytest
 
 import dpweave as dw
 from dpweave.links.degrees import UNKNOWN
-from dpweave.links.fit_inputs import Scene, Stage
+from dpweave.links.fit_inputs import FitInputs, Stage
 from dpweave.links.link_method import LinkProblem
 from dpweave.model.coded_database import encode
 from dpweave.plan.entries import ColumnPlan, KeyPlan, TablePlan
@@ -141,7 +141,7 @@ def test_counts_of_the_links_that_lead_further_stand_for_all(total: int, sigma: 
         kind="one-to-many",
         reach={"father.age": ("father", 0.5)},
     )
-    scene = Scene.of(problem, UNKNOWN)
+    scene = FitInputs.of(problem, UNKNOWN)
     measured = NoisyMarginal(("father.age", "kind"), np.full((2, 2), total // 4), sigma)
     stage = Stage.of(scene, [measured], np.random.default_rng(0))
     (counted,) = stage.tables.values()

@@ -101,7 +101,7 @@ def test_nothing_is_asked_where_noise_would_hide_it_or_nothing_is_proved():
     record = dw.fit(source, _plan(neighbours="record", on_excess="truncate"), epsilon=2.0, delta=1e-6, insecure_seed=1)
     for model in (faint, record):
         assert not model.release.find("links:items.@product")
-        assert not model.fabric.popularity
+        assert not model.blueprint.popularity
     assert "@" not in json.dumps([e["what"] for e in record.certificate.events])
 
 

@@ -94,5 +94,5 @@ def test_degrees_add_up_to_sizes(epsilon):
             _, degrees = np.unique(db[table]["owner"].to_numpy(), return_counts=True)
             times = db[OWNERS[table]].num_rows / model.sizes[OWNERS[table]]
             expected = min(model.sizes[table] * times, bound * db[OWNERS[table]].num_rows)
-            room = model.fabric.loose[table] * times + 0.05 * expected + 5
+            room = model.blueprint.loose[table] * times + 0.05 * expected + 5
             assert abs(np.minimum(degrees, bound).sum() - expected) <= room

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import dpweave as dw
 from dpweave.errors import PlanError
 from dpweave.links.wiring import within_groups as module
-from dpweave.links.wiring.within_groups import Home, at_home
+from dpweave.links.wiring.within_groups import UnitGroups, assign_within_groups
 from dpweave.model.coded_database import encode
 from dpweave.plan.entries import ColumnPlan, KeyPlan, TablePlan
 from dpweave.plan.plan import Plan
@@ -290,14 +290,14 @@ def test_rows_meet_in_their_group_within_the_bound(data: st.DataObject) -> None:
     groups = st.lists(st.integers(0, 4), max_size=25)
     left, right = (np.array(data.draw(groups), dtype=np.int64) for _ in range(2))
     same = data.draw(st.booleans())
-    home = Home(left, left, np.arange(len(left))) if same else Home(left, right)
+    home = UnitGroups(left, left, np.arange(len(left))) if same else UnitGroups(left, right)
     bound = data.draw(st.integers(1, 3))
     barred = np.array(
         data.draw(st.lists(st.booleans(), min_size=len(home.right), max_size=len(home.right))), dtype=bool
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_PAIRS", data.draw(st.sampled_from([1, 7, 1 << 22])))
-        target = at_home(
+        target = assign_within_groups(
             home, bound=bound, rng=np.random.default_rng(0), leans=lambda _, j: np.where(barred[j], -np.inf, 0.0)
         )
     led = np.flatnonzero(target >= 0)
@@ -315,7 +315,7 @@ def test_rows_meet_in_their_group_within_the_bound(data: st.DataObject) -> None:
 
 def test_likelier_partners_are_chosen_as_often_as_they_are_likelier() -> None:
     rows = 20_000
-    home = Home(np.repeat(np.arange(rows), 1), np.repeat(np.arange(rows), 3))
+    home = UnitGroups(np.repeat(np.arange(rows), 1), np.repeat(np.arange(rows), 3))
     lean = np.log(np.tile([1.0, 2.0, 5.0], rows))
-    target = at_home(home, bound=None, rng=np.random.default_rng(0), leans=lambda _, j: lean[j])
+    target = assign_within_groups(home, bound=None, rng=np.random.default_rng(0), leans=lambda _, j: lean[j])
     assert np.bincount(target % 3) / rows == pytest.approx([1 / 8, 2 / 8, 5 / 8], abs=0.01)

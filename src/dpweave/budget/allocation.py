@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpweave.budget.priorities import Worth, relation_worth, shares, table_worth
+from dpweave.budget.priorities import Priority, relation_priority, shares, table_priority
 from dpweave.budget.tasks import Task, favoured, is_category, serving, tasks, touched
 from dpweave.errors import BudgetError, PlanError, UsageError
 from dpweave.plan.relations import (
@@ -159,9 +159,9 @@ def _parts(plan: Plan, group: str, members: Sequence[Task], rho: float) -> list[
     return [1 / len(members)] * len(members)
 
 
-def _worth(plan: Plan, task: Task) -> Worth:
+def _worth(plan: Plan, task: Task) -> Priority:
     declared = favoured(plan, task)
     if task.group == "tables":
-        return table_worth(plan, task.table, weight=task.weight * (1 + sum(declared.values())))
+        return table_priority(plan, task.table, weight=task.weight * (1 + sum(declared.values())))
     relation = next(r for r in relations(plan) if (r.table, r.key) == (task.table, task.item))
-    return relation_worth(plan, relation, weight=task.weight, favoured=declared)
+    return relation_priority(plan, relation, weight=task.weight, favoured=declared)

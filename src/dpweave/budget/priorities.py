@@ -54,7 +54,7 @@ LEAST = 0.3
 
 
 @dataclass(frozen=True)
-class Worth:
+class Priority:
     """A task's error as a function of what it gets: ``weight * error / sqrt(1 + rho / halfway)``.
 
     ``beside`` is another part of it, bought at the same slope.
@@ -63,10 +63,10 @@ class Worth:
     weight: float
     error: float
     halfway: float
-    beside: Worth | None = None
+    beside: Priority | None = None
 
     @classmethod
-    def of(cls, *, weight: float, marginals: int, cells: float, moved: float, rows: float, variance: float) -> Worth:
+    def of(cls, *, weight: float, marginals: int, cells: float, moved: float, rows: float, variance: float) -> Priority:
         """Work out a and ρ₀ as in the module's formulas."""
         error = min(math.sqrt(variance * cells), 2.0)
         noise = moved * cells * math.sqrt(marginals / 2) / rows
@@ -88,11 +88,11 @@ class Worth:
         return own if self.beside is None else max(own, self.beside.steepest)
 
 
-def shares(worths: Sequence[Worth], *, rho: float) -> list[float]:
+def shares(worths: Sequence[Priority], *, rho: float) -> list[float]:
     """Split ``rho`` so that the errors add up to the least; returns parts of one, none below three tenths of an even part.
 
     >>> few, many = (
-    ...     Worth.of(weight=1, marginals=4, cells=20, moved=d, rows=10_000, variance=1.0) for d in (1, 8)
+    ...     Priority.of(weight=1, marginals=4, cells=20, moved=d, rows=10_000, variance=1.0) for d in (1, 8)
     ... )
     >>> [round(s, 2) for s in shares([few, many], rho=1.0)]  # as 1 to 8^(2/3) = 4, but for the least part
     [0.29, 0.71]
@@ -109,12 +109,12 @@ def shares(worths: Sequence[Worth], *, rho: float) -> list[float]:
     return [LEAST / len(worths) + (1 - LEAST) * x / total for x in found]
 
 
-def table_worth(plan: Plan, table: str, *, weight: float) -> Worth:
-    """Worth of the columns of a table, about which nothing is known before."""
+def table_priority(plan: Plan, table: str, *, weight: float) -> Priority:
+    """Priority of the columns of a table, about which nothing is known before."""
     columns = measured_columns(plan, table)
     own = tuple(c for c in columns if parse_presence(c) is None) or columns
     sizes = [codes(plan, table, c) for c in columns]
-    return Worth.of(
+    return Priority.of(
         weight=weight * len(columns),
         marginals=len(columns),
         cells=_typical(sizes),
@@ -124,10 +124,10 @@ def table_worth(plan: Plan, table: str, *, weight: float) -> Worth:
     )
 
 
-def relation_worth(
+def relation_priority(
     plan: Plan, relation: Relation, *, weight: float, favoured: Mapping[tuple[str, ...], float] = MappingProxyType({})
-) -> Worth:
-    """Worth of the links of a relation, which lean a little away from chance (:mod:`dpweave.measure.design`).
+) -> Priority:
+    """Priority of the links of a relation, which lean a little away from chance (:mod:`dpweave.measure.design`).
 
     ``favoured`` are declared workloads, by the columns of the view, with weights. Of them nothing is taken as known, so that little
     is needed to tell much; at weight 1 they count as much as all the rest. Nor is much known of who is linked to at all, where that
@@ -136,7 +136,7 @@ def relation_worth(
     left, right = varying(plan, relation)
     sizes = {**left, **right}
     rows = seen_rows(plan, relation.table)
-    rest = Worth.of(
+    rest = Priority.of(
         weight=weight * len(sizes),
         marginals=len(left) * len(right),
         cells=_typical(left.values()) * _typical(right.values()),
@@ -147,7 +147,7 @@ def relation_worth(
     parts = [rest]
     if _is_selective(plan, relation):
         parts.append(
-            Worth.of(
+            Priority.of(
                 weight=weight * len(right),
                 marginals=len(right),
                 cells=_typical(right.values()),
@@ -157,7 +157,7 @@ def relation_worth(
             )
         )
     if favoured:
-        declared = Worth.of(
+        declared = Priority.of(
             weight=1.0,
             marginals=len(favoured),
             cells=_typical([math.prod(sizes.get(c, 1) for c in columns) for columns in favoured]),

@@ -125,8 +125,8 @@ def link_method(plan: Plan, table: str, key: str) -> str:
     return DEFAULT_METHOD if method == "auto" else method
 
 
-def is_bagged(plan: Plan, relation: Relation) -> bool:
-    """Whether a relation's links are counted in bags (:mod:`dpweave.measure.public_row_sums`) where the rows are at hand."""
+def is_summed_by_unit(plan: Plan, relation: Relation) -> bool:
+    """Whether a relation's links are counted in unit sums (:mod:`dpweave.measure.public_row_sums`) where the rows are at hand."""
     return has_popular_targets(plan, relation) and link_method(plan, relation.table, relation.key) == "map"
 
 

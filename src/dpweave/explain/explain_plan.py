@@ -14,9 +14,9 @@ from dpweave.budget.priorities import many, moved, seen_codes, varying
 from dpweave.budget.tasks import (
     Task,
     favoured,
-    is_bagged,
     is_category,
     is_learned,
+    is_summed_by_unit,
     link_method,
     link_task,
     serving,
@@ -27,7 +27,7 @@ from dpweave.explain.explanation_text import explanation_text, short
 from dpweave.explain.forecast import forecast
 from dpweave.measure.design import inner_sets
 from dpweave.measure.margins import even_margin
-from dpweave.measure.public_row_sums import FIRST, Bags
+from dpweave.measure.public_row_sums import FIRST, PublicRowSums
 from dpweave.plan.explanation import (
     Explanation,
     Holding,
@@ -154,25 +154,25 @@ def _served(plan: Plan, allocation: Allocation) -> Iterable[ServedWorkload]:
         l2 = moved(plan, view, workload.names)
         cells = math.prod(seen_codes(plan, workload.base, a, view.linked) for a in workload.attributes)
         sigma = gaussian_sigma(l2, part * allocation.tasks[task])
-        relation = next((r for r in relations(plan) if link_task(r) == task and is_bagged(plan, r)), None)
+        relation = next((r for r in relations(plan) if link_task(r) == task and is_summed_by_unit(plan, r)), None)
         units = None if relation is None else units_of(plan.promise, relation.view)
         if relation is not None and units is not None and units.columns is None:
-            sigma = _bagged_noise(plan, relation, workload.names, units=units, rho=allocation.tasks[task])
+            sigma = _unit_sum_noise(plan, relation, workload.names, units=units, rho=allocation.tasks[task])
         yield ServedWorkload(workload.declared.columns, weight, task.name, cells, sigma)
 
 
-def _bagged_noise(plan: Plan, relation: LinkedRelation, names: Sequence[str], *, units: Units, rho: float) -> float:
-    """Noise of a count over ``names`` in the bag that serves all workloads with these left columns, if values are evenly spread."""
+def _unit_sum_noise(plan: Plan, relation: LinkedRelation, names: Sequence[str], *, units: Units, rho: float) -> float:
+    """Noise of a count over ``names`` in the unit sum that serves all workloads with these left columns, if values are evenly spread."""
     weights = favoured(plan, link_task(relation))
     left, right = ({c: even_margin(n) for c, n in side.items()} for side in varying(plan, relation))
     own = tuple(c for c in names if c in left)
     wanted = tuple(c for c in right if c in names)
     alike = {columns: w for columns, w in weights.items() if {c for c in columns if c in left} == set(own)}
     sets = list(inner_sets(tuple(c for c in right if c in columns) for columns in alike))
-    bag = Bags.even(left, right, units=units, sets=sets).bag(own, sets, declared=True)
-    scales = [s for code, s in zip(bag.codes, bag.scales, strict=True) if tuple(c for c, _ in code) == wanted]
+    unit_sum = PublicRowSums.even(left, right, units=units, sets=sets).unit_sum(own, sets, declared=True)
+    scales = [s for code, s in zip(unit_sum.codes, unit_sum.scales, strict=True) if tuple(c for c, _ in code) == wanted]
     rho *= (1 - FIRST) * sum(alike.values()) / (1 + sum(weights.values()))
-    return gaussian_sigma(bag.clip, rho) * (sum(scales) / len(scales) if scales else max(bag.scales))
+    return gaussian_sigma(unit_sum.clip, rho) * (sum(scales) / len(scales) if scales else max(unit_sum.scales))
 
 
 def _unserved(plan: Plan, tables: Sequence[TableOutlook]) -> Iterable[str]:

@@ -15,7 +15,7 @@ from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from dpweave.budget.priorities import codes, moved, seen_rows, varying
-from dpweave.budget.tasks import is_bagged, is_clipped, is_learned, is_owned, link_task
+from dpweave.budget.tasks import is_clipped, is_learned, is_owned, is_summed_by_unit, link_task
 from dpweave.links.wiring.wire import SLICE_CELLS, WHOLE_CELLS
 from dpweave.measure.clipped_counts import USUAL
 from dpweave.plan.explanation import Forecast, LinkForecast
@@ -72,13 +72,13 @@ def _predicted(plan: Plan, allocation: Allocation, relation: Relation) -> Predic
     rows = seen_rows(plan, relation.table)
     k = plan.k if len(left) + len(right) <= MOST_COLUMNS else 2
     rho = allocation.tasks[link_task(relation)]
-    bagged = units_of(plan.promise, relation.view) if is_bagged(plan, relation) else None
-    bagged = None if bagged is None or bagged.columns is not None else bagged
-    found = predict_error(left, right, k=k, rho=rho, l2=_hidden(plan, relation), links=rows, units=bagged)
+    summed_by_unit = units_of(plan.promise, relation.view) if is_summed_by_unit(plan, relation) else None
+    summed_by_unit = None if summed_by_unit is None or summed_by_unit.columns is not None else summed_by_unit
+    found = predict_error(left, right, k=k, rho=rho, l2=_hidden(plan, relation), links=rows, units=summed_by_unit)
     best = None
-    # Where links are counted in bags, a bound costs next to nothing by itself.
+    # Where links are counted in unit sums, a bound costs next to nothing by itself.
     owner = _owner(plan, relation)
-    if owner is not None and owner.max_degree and plan.table[relation.table].rows and bagged is None:
+    if owner is not None and owner.max_degree and plan.table[relation.table].rows and summed_by_unit is None:
         best = recommend_degree(
             left,
             right,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Brought:
+class ExternalRows:
     """The rows of one table made elsewhere, as codes, and where they came from."""
 
     codes: Mapping[str, IntArray]
@@ -37,7 +37,7 @@ class Brought:
     source: str
 
 
-def bring(plan: Plan, given: Mapping[str, object] | None) -> tuple[Plan, dict[str, Brought]]:
+def bring(plan: Plan, given: Mapping[str, object] | None) -> tuple[Plan, dict[str, ExternalRows]]:
     """Read what ``plan`` says is made elsewhere; a table in ``given`` comes from there, whatever path the plan names.
 
     Returns the plan with the domains that such tables leave to be learned filled in.
@@ -60,7 +60,7 @@ def bring(plan: Plan, given: Mapping[str, object] | None) -> tuple[Plan, dict[st
                 domain = public_domain(column.column, values.unique().to_pylist(), bins=column.domain.bins)
                 plan = plan.replace_domain(name, column.name, domain)
             codes[column.name] = _codes(name, plan.table[name].column[column.name], values)
-        found[name] = Brought(codes, rows.num_rows, source)
+        found[name] = ExternalRows(codes, rows.num_rows, source)
     return plan, found
 
 

@@ -16,17 +16,17 @@ from dpweave.budget.running_fits import begin
 from dpweave.budget.tasks import (
     Task,
     favoured,
-    is_bagged,
     is_category,
     is_clipped,
     is_owned,
+    is_summed_by_unit,
     link_method,
     link_task,
     popularity_task,
 )
 from dpweave.engines.opening import open_source
 from dpweave.errors import PlanError, UsageError
-from dpweave.fitting.external_rows import Brought, bring
+from dpweave.fitting.external_rows import ExternalRows, bring
 from dpweave.links.evidence import describe
 from dpweave.links.link_method import LinkModel, Refittable
 from dpweave.links.map_learner import MAP
@@ -63,8 +63,8 @@ from dpweave.tables.learned_domains import categories_from, public_domain
 from dpweave.tables.learned_ranges import learn_bins, remarks
 from dpweave.tables.owned_row_counts import Rows, combined, degree_groups, modest, within_owners
 from dpweave.tables.woven import seen_through_links
-from dpweave.weaving.state import Cloth
-from dpweave.weaving.weaver import Fabric, Weaver
+from dpweave.weaving.state import WeavingState
+from dpweave.weaving.weaver import Blueprint, Weaver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -137,7 +137,7 @@ def fit(
         sizes = {name: rows.used for name, rows in known.items()}
         plan = _learn_domains(curator, plan, allocation, known, degrees, public, report)
         tables, mechanisms, longer = _fit_tables(curator, plan, allocation, sizes, models, report)
-        fabric = Fabric(
+        blueprint = Blueprint(
             plan,
             sizes,
             tables,
@@ -146,16 +146,16 @@ def fit(
             repetitions(plan, curator.release),
             {name: rows.loose for name, rows in known.items()},
         )
-        fabric, left = _learn_popularity(curator, fabric, allocation, report)
-        found, fits = _learn_links(curator, fabric, left, longer, report)
+        blueprint, left = _learn_popularity(curator, blueprint, allocation, report)
+        found, fits = _learn_links(curator, blueprint, left, longer, report)
         certificate = certify(
             plan.promise, book, delta=delta, insecure=curator.insecure, evidence=found, external=elsewhere
         )
         certificate = replace(certificate, caveats=(*certificate.caveats, *remarks(plan)))
-    return Model(fabric, certificate, curator.release, mechanisms, fits)
+    return Model(blueprint, certificate, curator.release, mechanisms, fits)
 
 
-def _model(plan: Plan, name: str, brought: Mapping[str, Brought]) -> TableModel:
+def _model(plan: Plan, name: str, brought: Mapping[str, ExternalRows]) -> TableModel:
     """Return the table model of a table; what cannot be made is refused, before anything is spent."""
     return table_model(plan.table[name].mechanism, **({"codes": brought[name].codes} if name in brought else {}))
 
@@ -173,7 +173,7 @@ def _structure(plan: Plan, name: str) -> Structure:
     return structure
 
 
-def _charge_external(book: Ledger, plan: Plan, brought: Mapping[str, Brought]) -> list[dict[str, object]]:
+def _charge_external(book: Ledger, plan: Plan, brought: Mapping[str, ExternalRows]) -> list[dict[str, object]]:
     """Charge what the makers of tables made elsewhere declare. Returns what the certificate says about each."""
     found = []
     for name, cost in declared_costs(plan).items():
@@ -303,8 +303,8 @@ def _learn_domain(
 
     def measure(bins: Bins, share: float) -> NoisyMarginal:
         curator.set_codec(task.table, task.item, Codec(column, bins))
-        view, bags = View.of_table(task.table, (task.item,)), is_centred(plan, task.table)
-        window = _window(curator, view, task.name, sizes, bags=bags)
+        view, unit_sums = View.of_table(task.table, (task.item,)), is_centred(plan, task.table)
+        window = _window(curator, view, task.name, sizes, unit_sums=unit_sums)
         return composition(window, [task.item], rho=share)[0]
 
     return learn_bins(column.type, learn, measure, rho=rho)
@@ -340,9 +340,9 @@ def _fit_tables(
     shares = {task.table: rho for task, rho in allocation.tasks.items() if task.group == "tables"}
     for name, rho in (dict.fromkeys(declared_costs(plan), 0.0) | shares).items():
         model, structure = models[name]
-        bags = is_centred(plan, name) and plan.table[name].external is None
+        unit_sums = is_centred(plan, name) and plan.table[name].external is None
         view = View.of_table(name, model_columns(plan, name))
-        window: Window = _window(curator, view, Task("tables", name).name, sizes, bags=bags)
+        window: Window = _window(curator, view, Task("tables", name).name, sizes, unit_sums=unit_sums)
         workload = _favoured(plan, Task("tables", name), tuple(window.shape))
         with report.step(f"fit table {name}"):
             window, left = centred(window, rho=rho, rows=sizes[name])
@@ -358,9 +358,9 @@ def _fit_tables(
     return fitted, mechanisms, longer
 
 
-def _window(curator: Curator, view: View, name: str, sizes: Mapping[str, float], *, bags: bool) -> CuratorWindow:
-    """Open a window on a view. If it may measure bags, they know about how many rows a unit has."""
-    window = curator.window(view, name=name, bags=bags)
+def _window(curator: Curator, view: View, name: str, sizes: Mapping[str, float], *, unit_sums: bool) -> CuratorWindow:
+    """Open a window on a view. If it may measure unit sums, they know about how many rows a unit has."""
+    window = curator.window(view, name=name, unit_sums=unit_sums)
     if window.units is None:
         return window
     mean = sizes[view.base] / max(sizes[curator.promise.root(view.base)], 1.0)
@@ -397,35 +397,35 @@ def _linked(plan: Plan, name: str) -> dict[Columns, float]:
 
 
 def _learn_popularity(
-    curator: Curator, fabric: Fabric, allocation: Allocation, report: Progress
-) -> tuple[Fabric, dict[str, float]]:
+    curator: Curator, blueprint: Blueprint, allocation: Allocation, report: Progress
+) -> tuple[Blueprint, dict[str, float]]:
     """Count how often each row of a public table is led to, where noise lets that show; return what links have left, by task.
 
     One row of each owner counts for a target, which noise need hide no more of (docs/proofs, Theorem 5).
     """
-    plan, found = fabric.plan, {}
+    plan, found = blueprint.plan, {}
     left = {task.name: rho for task, rho in allocation.tasks.items() if task.group == "links"}
     for relation in relations(plan):
         task, target = link_task(relation), plan.database[relation.table].key[relation.key].target
         if task.name not in left or not has_popular_targets(plan, relation):
             continue
-        if not isinstance(relation_model(plan, relation), MAP) or fabric.public[target].num_rows > MOST_TARGETS:
+        if not isinstance(relation_model(plan, relation), MAP) or blueprint.public[target].num_rows > MOST_TARGETS:
             continue
         with report.step(f"count links to each row of {target}"):
             keys = curator.set_targets(relation.table, relation.key)
             window = curator.window(newcomer_view(relation), name=popularity_task(relation).name) if keys else None
-            order = _places(keys, fabric.public[target], plan.database[relation.table].key[relation.key])
+            order = _places(keys, blueprint.public[target], plan.database[relation.table].key[relation.key])
             if window is None or order is None:
                 continue
             (column,) = window.shape
-            mean = fabric.sizes[relation.table] * fabric.share(relation.table, relation.key) / len(keys)
+            mean = blueprint.sizes[relation.table] * blueprint.share(relation.table, relation.key) / len(keys)
             rho = left[task.name] * share_for(rho=left[task.name], l2=window.l2((column,)), mean=mean)
             if rho > 0:
                 (noisy,) = window.measure([(column,)], rho=rho)
                 left[task.name] = subtract(left[task.name], rho)
-                codes = Cloth(plan, fabric.public, seed=0).codes[target]
+                codes = WeavingState(plan, blueprint.public, seed=0).codes[target]
                 found[relation.table, relation.key] = popularity(noisy.counts[order], sigma=noisy.sigma, columns=codes)
-    return replace(fabric, popularity=found), left
+    return replace(blueprint, popularity=found), left
 
 
 def _places(keys: tuple[Scalar, ...], table: pa.Table, key: ForeignKey) -> IntArray | None:
@@ -437,7 +437,7 @@ def _places(keys: tuple[Scalar, ...], table: pa.Table, key: ForeignKey) -> IntAr
 
 def _learn_links(
     curator: Curator,
-    fabric: Fabric,
+    blueprint: Blueprint,
     shares: Mapping[str, float],
     longer: Mapping[str, Mapping[str, float]],
     report: Progress,
@@ -453,13 +453,13 @@ def _learn_links(
         name = link_task(relation).name
         if name not in shares:
             return None
-        bags = any(counted(fabric.plan, relation) for counted in (is_bagged, is_clipped, is_owned))
-        window = _window(curator, relation.view, name, fabric.sizes, bags=bags)
+        unit_sums = any(counted(blueprint.plan, relation) for counted in (is_summed_by_unit, is_clipped, is_owned))
+        window = _window(curator, relation.view, name, blueprint.sizes, unit_sums=unit_sums)
         if window.units is not None:
             told = longer.get(relation.table, {})
             own = {n: told[a.column] for n, a in relation.left if not a.path and a.column in told}
             window = replace(window, units=replace(window.units, longer=own))
-        model = _for_hidden(relation_model(fabric.plan, relation), relation, problem, degrees)
+        model = _for_hidden(relation_model(blueprint.plan, relation), relation, problem, degrees)
         with report.step(f"learn links {relation.table}.{relation.key}"):
             result = model.learn(window, problem, rho=shares[name], rng=rng, progress=report.inside, degrees=degrees)
         found.append(
@@ -473,10 +473,10 @@ def _learn_links(
         return result.pairs
 
     if shares:
-        Weaver(fabric, linker=learn, scale=1.0, seed=0, fits=fits).wire()
+        Weaver(blueprint, linker=learn, scale=1.0, seed=0, fits=fits).wire()
     asked = {e["relation"] for e in found}
-    left = [r for r in relations(fabric.plan) if f"{r.table}.{r.key}" not in asked]
-    return [*found, *(_unlearned(fabric.plan, r) for r in left)], fits
+    left = [r for r in relations(blueprint.plan) if f"{r.table}.{r.key}" not in asked]
+    return [*found, *(_unlearned(blueprint.plan, r) for r in left)], fits
 
 
 def _for_hidden(model: LinkModel, relation: Relation, problem: LinkProblem, degrees: Degrees) -> LinkModel:

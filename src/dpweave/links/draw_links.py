@@ -12,13 +12,13 @@ from dpweave.links.degrees import UNKNOWN, Degrees, fill, match_total, whole
 from dpweave.links.row_types import RowTypes
 from dpweave.links.wiring.exchange_for_counts import polish
 from dpweave.links.wiring.wire import WHOLE_CELLS, spread, wire
-from dpweave.links.wiring.within_groups import at_home
+from dpweave.links.wiring.within_groups import assign_within_groups
 
 if TYPE_CHECKING:
     from dpweave.arrays import FloatArray, IntArray
     from dpweave.links.link_fit import LinkFit
     from dpweave.links.link_method import LinkProblem
-    from dpweave.links.wiring.within_groups import Home
+    from dpweave.links.wiring.within_groups import UnitGroups
 
 _EVEN_CELLS = 1 << 20
 """Up to this many pairs of types, links are drawn evenly over all columns."""
@@ -108,11 +108,11 @@ def renewed_rows(fit: LinkFit, problem: LinkProblem, degrees: Degrees, rng: np.r
 
 
 def _drawn_at_home(
-    fit: LinkFit, problem: LinkProblem, degrees: Degrees, home: Home, rng: np.random.Generator
+    fit: LinkFit, problem: LinkProblem, degrees: Degrees, home: UnitGroups, rng: np.random.Generator
 ) -> IntArray:
     """Links of rows that may lead to some others alone, each with at most one."""
     bound = 1 if problem.kind == "one-to-one" else degrees.right_bound
-    target = at_home(home, bound=bound, rng=rng, leans=partial(fit.leans, problem.left, problem.right))
+    target = assign_within_groups(home, bound=bound, rng=rng, leans=partial(fit.leans, problem.left, problem.right))
     linked = np.flatnonzero(target >= 0)
     return np.stack([linked, target[linked]], axis=1)
 

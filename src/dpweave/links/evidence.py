@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpweave.links.degrees import UNKNOWN, Degrees
-from dpweave.links.fit_inputs import Scene, Stage
+from dpweave.links.fit_inputs import FitInputs, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,7 +60,7 @@ def evidence(
     """
     if not measured:
         return ()
-    stage = Stage.of(Scene.of(problem, degrees), measured, rng)
+    stage = Stage.of(FitInputs.of(problem, degrees), measured, rng)
     found = []
     for beyond in stage.residuals():
         t = beyond.component

@@ -18,8 +18,8 @@ from dpweave.measure.clipped_counts import is_clipped
 from dpweave.measure.cross_workloads import Workload, cells
 from dpweave.measure.design import Design, parts, told
 from dpweave.measure.margins import Margin
-from dpweave.measure.public_row_sums import UNSURE, Bags, Counted, outer, tables
-from dpweave.privacy.window import NoisyBag
+from dpweave.measure.public_row_sums import UNSURE, Counted, PublicRowSums, outer, tables
+from dpweave.privacy.window import NoisyUnitSum
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ LINKS_DOUBT = 0.1
 
 
 @dataclass(frozen=True)
-class Scene:
+class FitInputs:
     """What is known before links are measured: weights of rows in the view, margins, about how many links it shows."""
 
     problem: LinkProblem
@@ -59,7 +59,7 @@ class Scene:
     right: Mapping[str, Margin]
 
     @classmethod
-    def of(cls, problem: LinkProblem, degrees: Degrees) -> Scene:
+    def of(cls, problem: LinkProblem, degrees: Degrees) -> FitInputs:
         """Weigh rows by the links the view shows of them.
 
         Where these are given, or each left row has exactly one link, how links spread over that side is known.
@@ -101,10 +101,10 @@ class Scene:
         first = {self.workload(columns): weight for columns, weight in (favoured or {}).items()}
         return Design(self.left, self.right, k=k, known=self.known, favoured=first)
 
-    def bags(self, design: Design, units: Units) -> Bags:
+    def unit_sums(self, design: Design, units: Units) -> PublicRowSums:
         """What may be counted of the public rows on the right, for the components of a design."""
         sets = dict.fromkeys(t.right for t in design.everything if t.right)
-        return Bags.of(
+        return PublicRowSums.of(
             self.problem.right,
             self.right_weights,
             self.left,
@@ -200,7 +200,7 @@ def _representatives(
 class Stage:
     """Row types of both sides over the measured columns, and independent wiring of them."""
 
-    scene: Scene
+    scene: FitInputs
     tables: Mapping[Workload, Counted]
     """Noisy counts of each measured clique, repeated cliques averaged; axes as the workload's."""
     left: RowTypes
@@ -210,7 +210,7 @@ class Stage:
     """The number of links in the view, from a first guess and the noisy counts themselves."""
 
     @classmethod
-    def of(cls, scene: Scene, measured: Sequence[Noisy], rng: np.random.Generator) -> Stage:
+    def of(cls, scene: FitInputs, measured: Sequence[Noisy], rng: np.random.Generator) -> Stage:
         """Collapse rows over the measured columns and settle how many links there are."""
         tables = _averaged(scene, measured)
         lefts = [c for c in scene.left if any(c in s.left for s in tables)]
@@ -249,7 +249,7 @@ class Stage:
     def lines(self, component: Workload) -> dict[int, FloatArray]:
         """Axes of a component along which codes are in order, each with the unit vector of a straight lean (:func:`line`).
 
-        Right columns of bags share noise
+        Right columns of unit sums share noise
         between their values, so that there straight leans are not told apart; nor are they in what one side shows by itself, where there are few
         of them and each is a chance to take noise for a lean; nor along columns with values far out that hardly occur, whose noise would drown them and the rest.
         """
@@ -258,7 +258,7 @@ class Stage:
             return out
         for axis, c in enumerate(component.columns):
             count = self.scene.problem.ordered.get(c, 0)
-            if count >= _SHORTEST and not (c in self.scene.right and self._bagged):
+            if count >= _SHORTEST and not (c in self.scene.right and self._unit_sum):
                 p = self.scene.margin[c].p
                 found = line(p, count)
                 # The sum along scores x = found / sqrt(p) has the noise of sum x², of even values len(p).
@@ -267,7 +267,7 @@ class Stage:
         return out
 
     @cached_property
-    def _bagged(self) -> bool:
+    def _unit_sum(self) -> bool:
         return any(t.blur is not None for t in self.tables.values())
 
     def heard(self, variance: Mapping[Workload, float], *, least: float) -> list[Workload]:
@@ -350,14 +350,14 @@ def line(p: FloatArray, count: int) -> FloatArray:
     return np.asarray(np.sqrt(p) * x / np.sqrt(inside @ x**2))
 
 
-def _room(scene: Scene, side: str, columns: Sequence[str]) -> int:
+def _room(scene: FitInputs, side: str, columns: Sequence[str]) -> int:
     """How many types the other side may have, given how many this one can have at most."""
     rows = scene.problem.right_rows if side == "right" else scene.problem.left_rows
     most = min(rows, math.prod(scene.problem.shape[c] for c in columns))
     return max(math.isqrt(FIT_CELLS), FIT_CELLS // max(most, 1))
 
 
-def _averaged(scene: Scene, measured: Sequence[Noisy]) -> dict[Workload, Counted]:
+def _averaged(scene: FitInputs, measured: Sequence[Noisy]) -> dict[Workload, Counted]:
     """Noisy counts by workload; of a clique that was measured twice, their mean by precision."""
     found: dict[Workload, list[Counted]] = {}
     for noisy in measured:
@@ -383,16 +383,16 @@ def _mean(several: Sequence[Counted]) -> Counted:
     return Counted(y, np.where(counted, 1 / noise, 0.0), weight, blur, min(c.independent for c in several))
 
 
-def _counted(scene: Scene, noisy: Noisy) -> dict[Workload, Counted]:
-    columns = noisy.bag.columns if isinstance(noisy, NoisyBag) else noisy.columns
+def _counted(scene: FitInputs, noisy: Noisy) -> dict[Workload, Counted]:
+    columns = noisy.unit_sum.columns if isinstance(noisy, NoisyUnitSum) else noisy.columns
     unknown = [c for c in columns if c not in scene.left and c not in scene.right]
     if unknown:
         raise UsageError(f"measured column {unknown[0]!r} is on neither side of the relation")
     if is_clipped(noisy):
         return _counted(scene, clipped_counts.counts_of(noisy, links=scene.links))
-    if isinstance(noisy, NoisyBag):
-        share = scene.reached(noisy.bag.reach)
-        rows = share * scene.rows_in(noisy.bag.columns)
+    if isinstance(noisy, NoisyUnitSum):
+        share = scene.reached(noisy.unit_sum.reach)
+        rows = share * scene.rows_in(noisy.unit_sum.columns)
         if is_owned(noisy, scene.left):
             return _counted(scene, counts_of(noisy, scene.problem.shape, rows=rows))
         found = tables(noisy, scene.right, rows)

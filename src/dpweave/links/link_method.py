@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from dpweave.arrays import IntArray
-    from dpweave.links.wiring.within_groups import Home
+    from dpweave.links.wiring.within_groups import UnitGroups
     from dpweave.privacy.window import Noisy, Window
 
 Kind = Literal["many-to-many", "one-to-many", "one-to-one"]
@@ -59,7 +59,7 @@ class LinkProblem:
     self_loops: bool = False
     left_may_repeat: bool = False
     ordered: Mapping[str, int] = field(default_factory=dict)
-    home: Home | None = None
+    home: UnitGroups | None = None
     reach: Mapping[str, tuple[str, float]] = field(default_factory=dict)
     left_rows: int = field(init=False)
     right_rows: int = field(init=False)

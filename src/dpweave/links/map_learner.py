@@ -30,7 +30,7 @@ import numpy as np
 from dpweave.errors import UsageError
 from dpweave.links.degrees import UNKNOWN, Degrees
 from dpweave.links.draw_links import draw_links
-from dpweave.links.fit_inputs import Scene, Stage, along
+from dpweave.links.fit_inputs import FitInputs, Stage, along
 from dpweave.links.link_fit import LinkFit
 from dpweave.links.link_method import LinkProblem, LinkResult
 from dpweave.links.prior_variances import prior_variances
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from dpweave.links.prior_variances import Lean
     from dpweave.measure.cross_workloads import Workload
     from dpweave.measure.design import Design
-    from dpweave.privacy.window import Columns, Noisy, NoisyBag, Window
+    from dpweave.privacy.window import Columns, Noisy, NoisyUnitSum, Window
 
 
 _ITERATIONS = 300
@@ -87,7 +87,7 @@ class MAP:
         progress("choosing what to measure", 0.0)
         if not (problem.links and problem.left_rows and problem.right_rows):
             return LinkResult(np.zeros((0, 2), dtype=np.int64))
-        scene = Scene.of(problem, degrees)
+        scene = FitInputs.of(problem, degrees)
         design = scene.design(self.k, self.favoured)
         if not design.cliques:
             return LinkResult(self.wire(problem, (), rng=rng, degrees=degrees))
@@ -102,16 +102,16 @@ class MAP:
     @staticmethod
     def _measure(
         window: Window,
-        scene: Scene,
+        scene: FitInputs,
         design: Design,
         variance: FloatArray,
         *,
         rho: float,
         progress: Callable[[str, float], None],
     ) -> Sequence[Noisy]:
-        """Measure what the design finds worth it: bags where links lead to public rows, else cliques: centred where rows have one owner, clipped where links stay within units.
+        """Measure what the design finds worth it: unit sums where links lead to public rows, else cliques: centred where rows have one owner, clipped where links stay within units.
 
-        Where it is known how links spread over the left side, a small part counts all links first, and bags are centred around that.
+        Where it is known how links spread over the left side, a small part counts all links first, and unit sums are centred around that.
         """
         counts: Centred | Clipped | Window = window
         if window.units is not None and scene.is_owned(window.units):
@@ -119,22 +119,27 @@ class MAP:
         elif window.units is not None and scene.problem.home is not None and window.units.hold(window.shape):
             counts = Clipped(window, window.units, scene.links)
         elif window.units is not None and window.units.hold(window.shape):
-            bags = scene.bags(design, window.units)
-            counting, made = design.counting(bags)
+            unit_sums = scene.unit_sums(design, window.units)
+            counting, made = design.counting(unit_sums)
             if counting.telling:
                 progress("measuring", 0.1)
-                first: tuple[NoisyBag, ...] = ()
+                first: tuple[NoisyUnitSum, ...] = ()
                 if scene.left_known:
                     start, rho = split(rho, [FIRST, 1 - FIRST])
-                    every = bags.balanced(bags.bag((), list(bags.share)), rho=start, links=scene.links)
-                    first = window.measure_bags([every], rho=start)
-                    bags = bags.around(*first, links=scene.links)
-                    counting, made = design.counting(bags)
+                    every = unit_sums.balanced(
+                        unit_sums.unit_sum((), list(unit_sums.share)), rho=start, links=scene.links
+                    )
+                    first = window.measure_unit_sums([every], rho=start)
+                    unit_sums = unit_sums.around(*first, links=scene.links)
+                    counting, made = design.counting(unit_sums)
                 shares = counting.solve(variance, [b.clip for b in made], rho=rho, links=scene.links)
                 picked = [(made[i], float(shares[i])) for i in np.flatnonzero(shares)]
                 if scene.left_known:
-                    picked = [(bags.settled(b, rho=rho * share, links=scene.links), share) for b, share in picked]
-                return (*first, *window.measure_bags([b for b, _ in picked], rho=rho, weights=[s for _, s in picked]))
+                    picked = [(unit_sums.settled(b, rho=rho * share, links=scene.links), share) for b, share in picked]
+                return (
+                    *first,
+                    *window.measure_unit_sums([b for b, _ in picked], rho=rho, weights=[s for _, s in picked]),
+                )
         l2 = [counts.l2(s.columns) for s in design.cliques]
         shares = design.solve(variance, l2, rho=rho, links=scene.links)
         chosen = np.flatnonzero(shares)
@@ -188,7 +193,7 @@ def fit_links(
     rng: np.random.Generator,
 ) -> LinkFit:
     """Fit θ to noisy counts; without any, links are independent."""
-    scene = Scene.of(problem, degrees)
+    scene = FitInputs.of(problem, degrees)
     if not measured or not problem.left_rows or not problem.right_rows:
         return LinkFit(problem.shape, {}, 0, converged=True)
     stage = Stage.of(scene, measured, rng)

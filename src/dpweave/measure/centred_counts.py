@@ -2,7 +2,7 @@ r"""Rows of one owner counted around what all rows show: noise for what a unit's
 
 A customer with d orders moves counts of orders by d, and noise hides as much for every set of columns that is asked for. But most of what d orders say
 is what all orders say: a third of anybody's are paid by card. Let :math:`\mu` be shares of all rows, known from elsewhere. Counted is what a unit's rows have *beyond*
-:math:`\mu`, as a bag (:class:`dpweave.privacy.window.Bag`; docs/proofs, Theorem 6) with one code for each cell c of the owned rows' columns:
+:math:`\mu`, as a unit sum (:class:`dpweave.privacy.window.UnitSum`; docs/proofs, Theorem 6) with one code for each cell c of the owned rows' columns:
 
 .. math:: v_u(c) = n_u(c) - \mu(c)\, m_u, \qquad \mathbb{E} \lVert v_u \rVert^2 = m_u^2 (t^2 q + \delta^2) + m_u (1 - q), \qquad q = \textstyle\sum_c \mu(c)^2,
 
@@ -22,14 +22,14 @@ import numpy as np
 
 from dpweave.measure.public_row_sums import KEPT, ROOM, UNFELT, clip_at, uncentred
 from dpweave.privacy.accounting import split, subtract
-from dpweave.privacy.window import Bag, NoisyMarginal
+from dpweave.privacy.window import NoisyMarginal, UnitSum
 from dpweave.schema.domain import MAX_CELLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from dpweave.arrays import FloatArray
-    from dpweave.privacy.window import Columns, Noisy, NoisyBag, Units, Window
+    from dpweave.privacy.window import Columns, Noisy, NoisyUnitSum, Units, Window
 
 TASTE = 0.4
 """Relative standard deviation of a unit's own share of a cell around that of all rows."""
@@ -89,7 +89,7 @@ class Centred:
     def measure(
         self, cliques: Sequence[Columns], *, rho: float, weights: Sequence[float] | None = None
     ) -> tuple[Noisy, ...]:
-        """Noisy counts for each clique, plain or as centred bags, for ``rho`` in all."""
+        """Noisy counts for each clique, plain or as centred unit sums, for ``rho`` in all."""
         weights = [1.0] * len(cliques) if weights is None else list(weights)
         short = {i: found for i, clique in enumerate(cliques) if (found := self._short(clique)) is not None}
         plain = [i for i in range(len(cliques)) if i not in short]
@@ -105,7 +105,7 @@ class Centred:
                 self._bag(centre, clip, rho=rho * w / sum(own))
                 for (centre, clip), w in zip(short.values(), own, strict=True)
             ]
-            out |= dict(zip(short, self.window.measure_bags(made, rho=rho, weights=own), strict=True))
+            out |= dict(zip(short, self.window.measure_unit_sums(made, rho=rho, weights=own), strict=True))
         return tuple(out[i] for i in range(len(cliques)))
 
     def _short(self, columns: Columns) -> tuple[Centre, float] | None:
@@ -123,8 +123,8 @@ class Centred:
     def _cells(self, columns: Columns) -> int:
         return math.prod(self.window.shape[c] for c in columns)
 
-    def _bag(self, centre: Centre, clip: float, *, rho: float) -> Bag:
-        """The bag of all cells, its clip at a balance of noise and what scaling makes wrong. Where noise is hardly felt it is widened: with ample budgets nobody is scaled down."""
+    def _bag(self, centre: Centre, clip: float, *, rho: float) -> UnitSum:
+        """The unit sum of all cells, its clip at a balance of noise and what scaling makes wrong. Where noise is hardly felt it is widened: with ample budgets nobody is scaled down."""
         values = product(*(range(self.window.shape[c]) for c in centre.over))
         codes = ((), *(tuple(zip(centre.over, at, strict=True)) for at in values))
         share = np.clip(centre.share().ravel(), 0.0, 1.0)
@@ -136,11 +136,11 @@ class Centred:
             noise, wrong = clip / math.sqrt(math.pi * rho), DIFFERENT * rows / cells
             clip *= clip_at(self.units, lambda m: _length(m, centre.alike, centre.doubt), noise=noise, wrong=wrong)
         clip = min(max(clip, math.sqrt(2 * rho) * max(UNFELT * chance, FAINT * rows / cells)), longest)
-        return Bag(centre.beside, codes, (1 / apart, *(1.0,) * share.size), clip, (0.0, *share.tolist()))
+        return UnitSum(centre.beside, codes, (1 / apart, *(1.0,) * share.size), clip, (0.0, *share.tolist()))
 
 
 def clip_for(rows: float, alike: float, doubt: float = 0.0, *, kept: float = KEPT) -> float:
-    """Clip of a centred bag, for a unit with so many ``rows``; see :class:`Centre`.
+    """Clip of a centred unit sum, for a unit with so many ``rows``; see :class:`Centre`.
 
     >>> round(clip_for(100.0, 0.25), 1)
     26.2
@@ -152,17 +152,17 @@ def _length(rows: float, alike: float, doubt: float) -> float:
     return math.sqrt(rows**2 * (TASTE**2 * alike + doubt) + rows * (1 - alike))
 
 
-def is_owned(noisy: Noisy, left: Mapping[str, object]) -> TypeGuard[NoisyBag]:
-    """Whether counts are of a bag that looks at rows which hold a key, with columns of ``left``, and not at where it leads."""
+def is_owned(noisy: Noisy, left: Mapping[str, object]) -> TypeGuard[NoisyUnitSum]:
+    """Whether counts are of a unit sum that looks at rows which hold a key, with columns of ``left``, and not at where it leads."""
     if isinstance(noisy, NoisyMarginal):
         return False
-    looked = {c for code in noisy.bag.codes for c, _ in code}
+    looked = {c for code in noisy.unit_sum.codes for c, _ in code}
     return bool(looked) and looked <= left.keys()
 
 
-def counts_of(noisy: NoisyBag, shape: Mapping[str, int], *, rows: FloatArray) -> NoisyMarginal:
-    """Counts over a centred bag's columns and those of its codes, given about how many rows there are in each cell of its columns."""
+def counts_of(noisy: NoisyUnitSum, shape: Mapping[str, int], *, rows: FloatArray) -> NoisyMarginal:
+    """Counts over a centred unit sum's columns and those of its codes, given about how many rows there are in each cell of its columns."""
     shown, _ = uncentred(noisy, np.maximum(rows, 0.0))
-    over = tuple(c for c, _ in noisy.bag.codes[-1])
+    over = tuple(c for c, _ in noisy.unit_sum.codes[-1])
     counts = shown.counts[..., 1:].reshape((*rows.shape, *(shape[c] for c in over)))
-    return NoisyMarginal((*noisy.bag.columns, *over), np.rint(counts).astype(np.int64), float(shown.noise[-1]))
+    return NoisyMarginal((*noisy.unit_sum.columns, *over), np.rint(counts).astype(np.int64), float(shown.noise[-1]))

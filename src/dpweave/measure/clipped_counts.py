@@ -1,7 +1,7 @@
 r"""Links within units, counted with room for the few that a unit mostly has and not for all that it might have.
 
-A household may have six persons with a father each, and noise in plain counts hides six. Most have one or two. So every clique is counted as a bag
-(:class:`dpweave.privacy.window.Bag`) of whole cells: one unit's counts n are scaled down to :math:`n \min(1, C / \lVert n \rVert_2)`, and noise hides C. Numbers of links of units that
+A household may have six persons with a father each, and noise in plain counts hides six. Most have one or two. So every clique is counted as a unit sum
+(:class:`dpweave.privacy.window.UnitSum`) of whole cells: one unit's counts n are scaled down to :math:`n \min(1, C / \lVert n \rVert_2)`, and noise hides C. Numbers of links of units that
 have any are taken to be geometric with mean g, all of them in one cell, which is the worst case. Then a clip takes from the links' weight about the part
 
 .. math:: \mathrm{lost}(C) = \frac{\sum_{m > C} (m - C) p_m}{\sum_m m p_m} = (1 - 1/g)^C,
@@ -19,7 +19,7 @@ import numpy as np
 
 from dpweave.measure.public_row_sums import left_of
 from dpweave.privacy.accounting import split
-from dpweave.privacy.window import Bag, NoisyBag, NoisyMarginal
+from dpweave.privacy.window import NoisyMarginal, NoisyUnitSum, UnitSum
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,26 +50,26 @@ class Clipped:
 
     def measure(
         self, cliques: Sequence[Columns], *, rho: float, weights: Sequence[float] | None = None
-    ) -> tuple[NoisyBag, ...]:
+    ) -> tuple[NoisyUnitSum, ...]:
         """Noisy counts for each clique, for ``rho`` in all."""
         shares = split(rho, [1.0] * len(cliques) if weights is None else list(weights))
-        bags = [self._bag(clique, share) for clique, share in zip(cliques, shares, strict=True)]
-        return self.window.measure_bags(bags, rho=rho, weights=weights)
+        unit_sums = [self._bag(clique, share) for clique, share in zip(cliques, shares, strict=True)]
+        return self.window.measure_unit_sums(unit_sums, rho=rho, weights=weights)
 
-    def _bag(self, columns: Columns, rho: float) -> Bag:
+    def _bag(self, columns: Columns, rho: float) -> UnitSum:
         cells = math.prod(self.window.shape[c] for c in columns)
         clips = np.geomspace(1.0, max(self.units.rows, 1.0), 40)
         wrong = DIFFERENT * self.links / cells * (1 - 1 / TOGETHER) ** clips
-        return Bag(columns, ((),), (1.0,), float(clips[np.argmin(clips / math.sqrt(math.pi * rho) + wrong)]))
+        return UnitSum(columns, ((),), (1.0,), float(clips[np.argmin(clips / math.sqrt(math.pi * rho) + wrong)]))
 
 
-def is_clipped(noisy: Noisy) -> TypeGuard[NoisyBag]:
+def is_clipped(noisy: Noisy) -> TypeGuard[NoisyUnitSum]:
     """Whether counts are those of whole cells, clipped."""
-    return isinstance(noisy, NoisyBag) and noisy.bag.codes == ((),) and not noisy.bag.centred
+    return isinstance(noisy, NoisyUnitSum) and noisy.unit_sum.codes == ((),) and not noisy.unit_sum.centred
 
 
-def counts_of(noisy: NoisyBag, *, links: float) -> NoisyMarginal:
+def counts_of(noisy: NoisyUnitSum, *, links: float) -> NoisyMarginal:
     """Clipped counts as a marginal of about so many ``links``, as far as noise lets it be seen how many are left of them."""
     counts = noisy.counts[..., 0]
     left = left_of(noisy, np.full(counts.shape, links / counts.size))
-    return NoisyMarginal(noisy.bag.columns, np.rint(counts / left).astype(np.int64), noisy.sigma / left)
+    return NoisyMarginal(noisy.unit_sum.columns, np.rint(counts / left).astype(np.int64), noisy.sigma / left)

@@ -33,14 +33,14 @@ import numpy as np
 
 from dpweave.measure.cross_workloads import Workload, cross_workloads
 from dpweave.measure.margins import Margin, even_margin
-from dpweave.measure.public_row_sums import FIRST, Bags
+from dpweave.measure.public_row_sums import FIRST, PublicRowSums
 from dpweave.schema.domain import MAX_CELLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from dpweave.arrays import FloatArray
-    from dpweave.privacy.window import Bag, Columns, Units
+    from dpweave.privacy.window import Columns, Units, UnitSum
 
 
 FIRST_ORDER = 0.05**2
@@ -139,10 +139,10 @@ class Design:
         self._inside = _matrix(sparse, inside, (len(self.workloads), len(self.components)))
         self.reach = np.array([math.prod(margins[c].reach for c in t.columns) for t in self.components])
 
-    def counting(self, bags: Bags) -> tuple[Design, list[Bag]]:
-        """Return the same design with bags over left columns in place of cliques, and these bags (:mod:`dpweave.measure.public_row_sums`).
+    def counting(self, unit_sums: PublicRowSums) -> tuple[Design, list[UnitSum]]:
+        """Return the same design with unit sums over left columns in place of cliques, and these unit sums (:mod:`dpweave.measure.public_row_sums`).
 
-        It tells nothing where some column set that was asked for has too many values for a bag.
+        It tells nothing where some column set that was asked for has too many values for a unit sum.
         """
         from scipy import sparse
 
@@ -156,23 +156,25 @@ class Design:
         usual = [(c, rights, 0.0) for c, rights in sets.items() if any(t.left == c for t in self.components)]
         first = [(c, dict.fromkeys(inner_sets(rights)), sum(rights.values())) for c, rights in asked.items()]
         made = [
-            (bags.bag(c, ((), *(s for s in rights if s)), declared=share > 0), share)
+            (unit_sums.unit_sum(c, ((), *(s for s in rights if s)), declared=share > 0), share)
             for c, rights, share in (*first, *usual)
         ]
-        made = [(b, r) for b, r in made if math.prod(bags.left[x].size for x in b.columns) * len(b.codes) <= MAX_CELLS]
-        lost = any(right not in bags.share for rights in asked.values() for right in rights)
+        made = [
+            (b, r) for b, r in made if math.prod(unit_sums.left[x].size for x in b.columns) * len(b.codes) <= MAX_CELLS
+        ]
+        lost = any(right not in unit_sums.share for rights in asked.values() for right in rights)
         out = copy(self)
         out.cliques = [Workload(b.columns, ()) for b, _ in made]
         out.reserved = np.array([share for _, share in made])
         at = {t: i for i, t in enumerate(self.components)}
         entries = []
-        for i, (bag, _) in enumerate(() if lost else made):
+        for i, (unit_sum, _) in enumerate(() if lost else made):
             own = {
-                s: told(Workload(bag.columns, ()), Workload(s, ()), bags.left)
-                for r in range(len(bag.columns) + 1)
-                for s in combinations(bag.columns, r)
+                s: told(Workload(unit_sum.columns, ()), Workload(s, ()), unit_sums.left)
+                for r in range(len(unit_sum.columns) + 1)
+                for s in combinations(unit_sum.columns, r)
             }
-            theirs = bags.told(bag)
+            theirs = unit_sums.told(unit_sum)
             entries += [
                 (i, at[t], own[t.left] * theirs[t.right])
                 for t in self.components
@@ -233,7 +235,7 @@ class Design:
 
 
 def inner_sets(sets: Iterable[Columns]) -> Iterator[Columns]:
-    """Every part of some column sets, small ones first: a bag's counts of a set lean on those of its parts."""
+    """Every part of some column sets, small ones first: a unit sum's counts of a set lean on those of its parts."""
     found = {part for s in sets for r in range(1, len(s) + 1) for part in combinations(s, r)}
     yield from sorted(found, key=lambda s: (len(s), s))
 
@@ -291,7 +293,7 @@ def predict_error(
     """Foretell how well links can be learned, from public facts: domain sizes, sensitivity, approximate number of links.
 
     It assumes links that lean as the prior says and evenly spread values. The learner uses the margins of the synthetic
-    tables instead, and shrinks by what it finds. With ``units`` links are counted in bags, which takes the place of ``l2``.
+    tables instead, and shrinks by what it finds. With ``units`` links are counted in unit sums, which takes the place of ``l2``.
 
     >>> weak, strong = (
     ...     predict_error({"age": 7}, {"genre": 9}, k=2, rho=rho, l2=10.0, links=1e5) for rho in (0.001, 1.0)
@@ -309,10 +311,10 @@ def predict_error(
     sensitivity, asked = [l2] * len(design.cliques), [s.columns for s in design.cliques]
     if units is not None:
         rights = list(dict.fromkeys(t.right for t in design.everything if t.right))
-        counting, bags = design.counting(Bags.even(*sides, units=units, sets=rights))
+        counting, unit_sums = design.counting(PublicRowSums.even(*sides, units=units, sets=rights))
         if counting.telling:
-            design, sensitivity, rho = counting, [b.clip for b in bags], rho * (1 - FIRST)
-            asked = [(*b.columns, *max(([c for c, _ in code] for code in b.codes), key=len)) for b in bags]
+            design, sensitivity, rho = counting, [b.clip for b in unit_sums], rho * (1 - FIRST)
+            asked = [(*b.columns, *max(([c for c, _ in code] for code in b.codes), key=len)) for b in unit_sums]
     shares = design.solve(variance, sensitivity, rho=rho, links=links)
     told = design.precision(shares, sensitivity, rho=rho, links=links)
     order = np.argsort(-shares)[: int((shares > 0).sum())]

@@ -1,8 +1,8 @@
-r"""Links to public rows, counted as bags: noise for what a unit's rows are together, not for each set of columns anew.
+r"""Links to public rows, counted as unit sums: noise for what a unit's rows are together, not for each set of columns anew.
 
 A row that leads to a film with four genres tells of each of its genres, of each pair of them and of nothing else. To count
 links by every genre, table after table, costs the bound on rows of one unit each time, mostly for films that are *not* of the genre.
-A bag (:class:`dpweave.privacy.window.Bag`) counts only what differs from the commonest value: one code for every value of every
+A unit sum (:class:`dpweave.privacy.window.UnitSum`) counts only what differs from the commonest value: one code for every value of every
 column of the public row but its commonest, and for sets of such values. The rest follows by subtraction, so nothing is lost. All codes
 are counted at once, and since a unit's rows spread over them, its vector is short.
 
@@ -11,18 +11,18 @@ all the others a vector of squared length
 
 .. math:: \sum_j \bigl( d^2 \pi_j^2 B + d \pi_j (1 - \pi_j B) \bigr) / s_j^2,
 
-where B is the chance that two rows of a unit fall into the same cell of the bag's columns. Call the summands :math:`q_j / s_j^2`: for
+where B is the chance that two rows of a unit fall into the same cell of the unit sum's columns. Call the summands :math:`q_j / s_j^2`: for
 a clip of this length, :math:`\sum_j w_j \sigma s_j` is least with :math:`s_j \propto (q_j / w_j)^{1/3}`, so rare codes get less noise. The ``clip`` is the
 length with some room, so that units are seldom scaled down; those that are lose weight and no more.
 
 **Centres.** Most of such a vector says what all links say. Where it is known how links spread over the left side, only what a unit's rows have beyond
-:math:`\pi` is counted: a bag around its centres. Its vector has what chance and taste leave, and the code of all rows, on a large scale, shows only how much of them
+:math:`\pi` is counted: a unit sum around its centres. Its vector has what chance and taste leave, and the code of all rows, on a large scale, shows only how much of them
 the clip leaves:
 
 .. math:: \sum_j \bigl( d^2 \pi_j^2 t^2 B + d \pi_j (1 - \pi_j) \bigr) / s_j^2,
 
 t being by which part of it units' own shares of a code typically differ from that of all. At first :math:`\pi` is what public rows suggest. A small part of the
-budget then counts all links, without left columns, and the others are centred around that (:meth:`Bags.around`). Counts themselves are had back
+budget then counts all links, without left columns, and the others are centred around that (:meth:`PublicRowSums.around`). Counts themselves are had back
 by adding :math:`\pi_j` times the rows of each cell (:func:`uncentred`).
 """
 
@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpweave.measure.cross_workloads import Workload, cells
-from dpweave.privacy.window import Bag, NoisyBag, NoisyMarginal, Units
+from dpweave.privacy.window import NoisyMarginal, NoisyUnitSum, Units, UnitSum
 from dpweave.schema.domain import MAX_CELLS
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from dpweave.privacy.window import Code, Columns
 
 MOST_CODES = 2_000
-"""Codes of a bag at most; sets of columns with more are left out."""
+"""Codes of a unit sum at most; sets of columns with more are left out."""
 
 WORTH = (3.0, 1.0, 0.3)
 """What precision is worth for the code of every row, whose noise enters all others, for single values and for sets of them."""
@@ -63,7 +63,7 @@ FLOOR = 1e-3
 shares of what is rare. From this share downwards codes are worth the same."""
 
 FIRST = 0.1
-"""Part of the budget that counts all links, before other bags are centred around that."""
+"""Part of the budget that counts all links, before other unit sums are centred around that."""
 UNSURE = 1.0
 """By which part of it a share that public rows suggest may differ from units' own."""
 
@@ -71,7 +71,7 @@ TASTE = 0.6
 """Relative standard deviation of a unit's own share of a code around the share of all links."""
 
 KEPT = 0.3
-"""Length of the code of all rows in a centred bag, in units of all others together: enough to be seen, and next to nothing of the clip."""
+"""Length of the code of all rows in a centred unit sum, in units of all others together: enough to be seen, and next to nothing of the clip."""
 
 ANY, SPREAD, ROWS_DOUBT, MOST_SCALED = 0.3, 0.1, 0.03, 0.05
 """Before it is seen, the part of rows that scaling leaves is taken to be 1 give or take the first, and in one cell that of all give or take the second; rows per cell are
@@ -97,7 +97,7 @@ CHANCE = 3.0
 
 
 @dataclass(frozen=True)
-class Bags:
+class PublicRowSums:
     """The codes of one relation's public rows, by the columns they look at, with the share of links that have each: 0 where no row has it."""
 
     share: Mapping[Columns, Mapping[Code, float]]
@@ -105,7 +105,7 @@ class Bags:
     left: Mapping[str, Margin]
     right: Mapping[str, Margin]
     taste: float | None = None
-    """By which part of them units' own shares typically differ from these, where bags are centred around them; None where they are not."""
+    """By which part of them units' own shares typically differ from these, where unit sums are centred around them; None where they are not."""
     doubt: Mapping[Code, float] = field(default_factory=dict)
     """Standard errors of the shares. Noise is made for shares as large as they may well be: for too small a one, units with a code that is common would be cut off."""
 
@@ -120,7 +120,7 @@ class Bags:
         units: Units,
         sets: Sequence[Columns],
         taste: float | None = None,
-    ) -> Bags:
+    ) -> PublicRowSums:
         """Make a code of every combination of values, none the commonest of its column, that some public row has."""
         common = {c: int(margin.p.argmax()) for c, margin in right.items()}
         share: dict[Columns, dict[Code, float]] = {(): {(): 1.0}}
@@ -151,7 +151,7 @@ class Bags:
     @classmethod
     def even(
         cls, left: Mapping[str, Margin], right: Mapping[str, Margin], *, units: Units, sets: Sequence[Columns]
-    ) -> Bags:
+    ) -> PublicRowSums:
         """The same, centred, for public rows that nothing is known of: every combination of values is as frequent as its margins say."""
         share: dict[Columns, dict[Code, float]] = {(): {(): 1.0}}
         room = MOST_CODES
@@ -167,12 +167,12 @@ class Bags:
                 }
         return cls(share, units, left, right, TASTE)
 
-    def around(self, every: NoisyBag, *, links: float) -> Bags:
-        """The same with the shares that a noisy bag of all ``links`` shows. Before it, a share may be off by all of it."""
+    def around(self, every: NoisyUnitSum, *, links: float) -> PublicRowSums:
+        """The same with the shares that a noisy unit sum of all ``links`` shows. Before it, a share may be off by all of it."""
         shown, _ = uncentred(every, np.array(links))
         found = {
             code: (y / links, (s / links) ** 2)
-            for code, y, s in zip(shown.bag.codes, shown.counts, shown.noise, strict=True)
+            for code, y, s in zip(shown.unit_sum.codes, shown.counts, shown.noise, strict=True)
         }
         shares: dict[Columns, dict[Code, float]] = {}
         doubt: dict[Code, float] = {}
@@ -186,10 +186,10 @@ class Bags:
                 doubt[code] = math.sqrt(p**2 * noise / (p**2 + noise))
         return replace(self, share=shares, taste=TASTE, doubt=doubt)
 
-    def bag(self, columns: Columns, sets: Sequence[Columns], *, declared: bool = False) -> Bag:
-        """The bag over ``columns`` with the codes of some column ``sets``; where these were declared, rare codes are worth more.
+    def unit_sum(self, columns: Columns, sets: Sequence[Columns], *, declared: bool = False) -> UnitSum:
+        """The unit sum over ``columns`` with the codes of some column ``sets``; where these were declared, rare codes are worth more.
 
-        A centred bag has the code of all rows for one thing: to see by how much units were scaled down (:func:`uncentred`).
+        A centred unit sum has the code of all rows for one thing: to see by how much units were scaled down (:func:`uncentred`).
         """
         shares = {code: p for s in sets for code, p in self.share.get(s, {}).items() if code or self.taste is None}
         alike = math.prod(float((self.left[c].p ** 2).sum()) for c in columns if c not in self.units.shared)
@@ -197,7 +197,7 @@ class Bags:
         doubt = self.doubt
         seen = {c: min(max(p + doubt.get(c, 0.0), RAREST), 1.0) for c, p in shares.items() if p or c in doubt}
         if not seen:  # too many values for any code: only rows are counted
-            return Bag(columns, ((),), (d,), 1.0, (0.0,))
+            return UnitSum(columns, ((),), (d,), 1.0, (0.0,))
         square = {code: self._square(p, d, alike) for code, p in seen.items()}
         worth = {code: WORTH[min(len(code), 2)] / (max(p, FLOOR) if declared else 1.0) for code, p in seen.items()}
         some = {code: (square[code] / worth[code]) ** (1 / 3) for code in seen}
@@ -210,62 +210,66 @@ class Bags:
             scales, centres = {(): d / (KEPT * length), **scales}, (0.0, *shares.values())
             length *= math.hypot(1.0, KEPT)
         longest = self.units.rows * math.sqrt(sum(1 / scales[c] ** 2 for c in scales if c in seen or not c))
-        return Bag(columns, tuple(scales), tuple(scales.values()), min(ROOM * length, longest), centres)
+        return UnitSum(columns, tuple(scales), tuple(scales.values()), min(ROOM * length, longest), centres)
 
     def _square(self, share: float, rows: float, alike: float) -> float:
         """Expected square of what so many ``rows`` of a unit have of a code, which a ``share`` of links has."""
         common, chance = (1.0, alike) if self.taste is None else (self.taste, 1.0)
         return (rows * share * common) ** 2 * alike + rows * share * (1 - share * chance)
 
-    def balanced(self, bag: Bag, *, rho: float, links: float) -> Bag:
-        r"""A centred bag with the clip at which noise and what scaling takes from counts of ``links`` are least together.
+    def balanced(self, unit_sum: UnitSum, *, rho: float, links: float) -> UnitSum:
+        r"""A centred unit sum with the clip at which noise and what scaling takes from counts of ``links`` are least together.
 
         Units whose rows are all alike are longest. They are scaled down most, and what they have comes out too rare, which the code of all rows does not show. With lengths
         that are log-normal around that expected, a clip c takes the part :func:`_lost` of the rows' weight, so that what is least is
 
         .. math:: \sum_j w_j \Bigl( \frac{c\, s_j}{\sqrt{\pi \rho}} + m\, \pi_j\, \mathrm{lost}(c) \Bigr).
         """
-        coded = [(WORTH[min(len(k), 2)], s, p) for k, s, p in zip(bag.codes, bag.scales, bag.centres, strict=True) if k]
+        coded = [
+            (WORTH[min(len(k), 2)], s, p)
+            for k, s, p in zip(unit_sum.codes, unit_sum.scales, unit_sum.centres, strict=True)
+            if k
+        ]
         if not coded:
-            return bag
+            return unit_sum
         noise = sum(w * s for w, s, _ in coded) / math.sqrt(math.pi * rho)
         count = links * sum(w * p for w, _, p in coded)
-        expected = bag.clip / ROOM
+        expected = unit_sum.clip / ROOM
         clip = min(np.geomspace(1, 4, 60) * expected, key=lambda c: c * noise + count * _lost(c / expected))
-        longest = self.units.rows * math.sqrt(sum(1 / s**2 for s in bag.scales))
-        return replace(bag, clip=min(max(bag.clip, float(clip)), max(bag.clip, longest)))
+        longest = self.units.rows * math.sqrt(sum(1 / s**2 for s in unit_sum.scales))
+        return replace(unit_sum, clip=min(max(unit_sum.clip, float(clip)), max(unit_sum.clip, longest)))
 
-    def settled(self, bag: Bag, *, rho: float, links: float) -> Bag:
-        """A bag with the clip at which noise and what scaling makes wrong are least together (:func:`clip_at`).
+    def settled(self, unit_sum: UnitSum, *, rho: float, links: float) -> UnitSum:
+        """A unit sum with the clip at which noise and what scaling makes wrong are least together (:func:`clip_at`).
 
         Where noise is less than chance it is as long as that allows: then nobody need be scaled down.
         """
-        if len(bag.codes) < 2:
-            return bag
-        scales, shares = (np.array(x[1:]) for x in (bag.scales, bag.centres))
-        worth = np.array([WORTH[min(len(code), 2)] for code in bag.codes[1:]])
-        cells_ = math.prod(self.left[c].size for c in bag.columns)
-        noise = bag.clip * float(worth @ scales) / math.sqrt(math.pi * rho)
-        alike = math.prod(float((self.left[c].p ** 2).sum()) for c in bag.columns if c not in self.units.shared)
+        if len(unit_sum.codes) < 2:
+            return unit_sum
+        scales, shares = (np.array(x[1:]) for x in (unit_sum.scales, unit_sum.centres))
+        worth = np.array([WORTH[min(len(code), 2)] for code in unit_sum.codes[1:]])
+        cells_ = math.prod(self.left[c].size for c in unit_sum.columns)
+        noise = unit_sum.clip * float(worth @ scales) / math.sqrt(math.pi * rho)
+        alike = math.prod(float((self.left[c].p ** 2).sum()) for c in unit_sum.columns if c not in self.units.shared)
         # As large as shares may well be: noise may have made all of them nothing.
-        likely = [min(p + self.doubt.get(code, 0.0), 1.0) for p, code in zip(shares, bag.codes[1:], strict=True)]
+        likely = [min(p + self.doubt.get(code, 0.0), 1.0) for p, code in zip(shares, unit_sum.codes[1:], strict=True)]
 
         def length(rows: float) -> float:
             return math.sqrt(sum(self._square(p, rows, alike) / s**2 for p, s in zip(likely, scales, strict=True)))
 
         wrong = DIFFERENT * links * float(worth @ shares) / cells_
-        clip = bag.clip * clip_at(self.units, length, noise=noise, wrong=wrong)
+        clip = unit_sum.clip * clip_at(self.units, length, noise=noise, wrong=wrong)
         wide = UNFELT * math.sqrt(2 * rho * links * (shares * (1 - shares)).sum() / cells_ / (scales**2).sum())
-        longest = self.units.rows * math.sqrt(sum(1 / s**2 for s in bag.scales))
-        return replace(bag, clip=min(max(clip, wide), longest))
+        longest = self.units.rows * math.sqrt(sum(1 / s**2 for s in unit_sum.scales))
+        return replace(unit_sum, clip=min(max(clip, wide), longest))
 
-    def told(self, bag: Bag) -> dict[Columns, float]:
-        """Precision that a bag's counts give the contrasts of each set of right columns, for one link and noise of scale 1.
+    def told(self, unit_sum: UnitSum) -> dict[Columns, float]:
+        """Precision that a unit sum's counts give the contrasts of each set of right columns, for one link and noise of scale 1.
 
-        As :func:`dpweave.measure.design.told`, but for what the bag's own columns contribute.
+        As :func:`dpweave.measure.design.told`, but for what the unit sum's own columns contribute.
         """
         out: dict[Columns, float] = {}
-        for code, scale in zip(bag.codes, bag.scales, strict=True):
+        for code, scale in zip(unit_sum.codes, unit_sum.scales, strict=True):
             spread = math.prod(float(self.right[c].p[v] * (1 - self.right[c].p[v])) for c, v in code)
             freedom = math.prod(self.right[c].size - 1 for c, _ in code)
             out[_columns(code)] = out.get(_columns(code), 0.0) + spread / scale**2 / freedom
@@ -289,58 +293,60 @@ class Counted:
     independent: float = 1.0
 
 
-def tables(noisy: NoisyBag, margins: Mapping[str, Margin], rows: FloatArray) -> dict[Workload, Counted]:
-    """Whole tables over a bag's columns and each set of columns that its codes look at, as a fit sees them.
+def tables(noisy: NoisyUnitSum, margins: Mapping[str, Margin], rows: FloatArray) -> dict[Workload, Counted]:
+    """Whole tables over a unit sum's columns and each set of columns that its codes look at, as a fit sees them.
 
-    ``rows`` is about how many there are per cell of the bag's columns: what a centred bag does not count.
+    ``rows`` is about how many there are per cell of the unit sum's columns: what a centred unit sum does not count.
     """
     kept = np.ones(rows.shape)
-    if noisy.bag.centred:
+    if noisy.unit_sum.centred:
         noisy, kept = uncentred(noisy, rows)
-    noise = dict(zip(noisy.bag.codes, noisy.noise**2, strict=True))
-    alike = _by_columns(noisy.bag)
+    noise = dict(zip(noisy.unit_sum.codes, noisy.noise**2, strict=True))
+    alike = _by_columns(noisy.unit_sum)
     out: dict[Workload, Counted] = {}
     for columns, y in whole_tables(noisy, {c: m.size for c, m in margins.items()}).items():
         if not columns and not noise[()]:
             continue  # not counted here
         precision = np.zeros(y.shape)
         for i in alike[columns]:
-            precision[_cell(noisy.bag.codes[i])] = kept**2 / noise[noisy.bag.codes[i]]
-        blur, independent = _blur(columns, noise, {c: margins[c].p for c in columns}, alike, noisy.bag)
+            precision[_cell(noisy.unit_sum.codes[i])] = kept**2 / noise[noisy.unit_sum.codes[i]]
+        blur, independent = _blur(columns, noise, {c: margins[c].p for c in columns}, alike, noisy.unit_sum)
         ps = [margins[c].p for c in columns]
         worth, even = outer([p * (1 - p) for p in ps]), outer([1 - 2 * p + len(p) * p**2 for p in ps])
         weight = float((worth * even / blur).sum() / worth.sum())
-        out[Workload(noisy.bag.columns, columns)] = Counted(
+        out[Workload(noisy.unit_sum.columns, columns)] = Counted(
             y, precision, weight, blur if columns else None, independent
         )
     return out
 
 
-def left_of(noisy: NoisyBag, rows: FloatArray) -> float:
+def left_of(noisy: NoisyUnitSum, rows: FloatArray) -> float:
     """The part that scaling left of all ``rows``, as far as noise lets it be seen; 1 where it does not."""
-    at, total = noisy.bag.codes.index(()), max(float(rows.sum()), 1e-3)
+    at, total = noisy.unit_sum.codes.index(()), max(float(rows.sum()), 1e-3)
     doubt = (float(noisy.noise[at]) / total) ** 2 * rows.size
     left = (float(noisy.counts[..., at].sum()) / total * ANY**2 + doubt) / (ANY**2 + doubt)
     return min(max(left, MOST_SCALED), 1.0)
 
 
-def uncentred(noisy: NoisyBag, rows: FloatArray) -> tuple[NoisyBag, FloatArray]:
-    r"""Counts of a centred bag as those of one without centres, given how many ``rows`` there are per cell of its columns.
+def uncentred(noisy: NoisyUnitSum, rows: FloatArray) -> tuple[NoisyUnitSum, FloatArray]:
+    r"""Counts of a centred unit sum as those of one without centres, given how many ``rows`` there are per cell of its columns.
 
     Units that are longer than the clip are scaled down, which pulls counts towards the centres: a group of units with a strong lean of its own loses part of
     it. But they lose rows alike. So the code of all rows shows which part f of them is left in each cell, and counts are divided by that. With noise, it is
     shrunk towards the part that is left of all rows. Also returns f in each cell relative to that: noise is that of all cells, and less or more by it.
     """
-    bag, at = noisy.bag, noisy.bag.codes.index(())
+    unit_sum, at = noisy.unit_sum, noisy.unit_sum.codes.index(())
     some = np.maximum(rows, 1e-3)
     blur = (float(noisy.noise[at]) / some) ** 2
     left = left_of(noisy, rows)
     own = noisy.counts[..., at] / some
     each = np.clip(left + (own - left) * SPREAD**2 / (SPREAD**2 + ROWS_DOUBT**2 + blur), MOST_SCALED, 1.0)
-    counts = noisy.counts / each[..., np.newaxis] + np.multiply.outer(rows, np.array(bag.centres))
+    counts = noisy.counts / each[..., np.newaxis] + np.multiply.outer(rows, np.array(unit_sum.centres))
     counts[..., at] = rows
-    scales = tuple(0.0 if i == at else s / left for i, s in enumerate(bag.scales))
-    return NoisyBag(Bag(bag.columns, bag.codes, scales, bag.clip), counts, noisy.sigma), each / left
+    scales = tuple(0.0 if i == at else s / left for i, s in enumerate(unit_sum.scales))
+    return NoisyUnitSum(
+        UnitSum(unit_sum.columns, unit_sum.codes, scales, unit_sum.clip), counts, noisy.sigma
+    ), each / left
 
 
 def _blur(
@@ -348,7 +354,7 @@ def _blur(
     noise: Mapping[Code, float],
     p: Mapping[str, FloatArray],
     alike: Mapping[Columns, Sequence[int]],
-    bag: Bag,
+    unit_sum: UnitSum,
 ) -> tuple[FloatArray, float]:
     r"""Variance of each cell of a whole table, centred by :math:`I - p 1^T` along every axis, and the share of cells that tell something of their own.
 
@@ -356,11 +362,11 @@ def _blur(
     :math:`y_v - p_v y_\cdot`, and the commonest value minus the sum of the others. Cells share noise; with correlations R of n cells they are worth
     :math:`n^2 / \lVert R \rVert_F^2` independent ones.
     """
-    common = _common(bag, {c: len(p[c]) for c in columns})
+    common = _common(unit_sum, {c: len(p[c]) for c in columns})
     variance = np.zeros(tuple(len(p[c]) for c in columns))
     for r in range(len(columns) + 1):
         for some in combinations(columns, r):
-            for code in (bag.codes[i] for i in alike[some]):
+            for code in (unit_sum.codes[i] for i in alike[some]):
                 variance[tuple(dict(code).get(c, common[c]) for c in columns)] = noise[code]
     whole: FloatArray = np.sqrt(variance.ravel())
     mixed: FloatArray = np.ones((1, 1))
@@ -379,16 +385,16 @@ def _blur(
     return variance, variance.size / float(((mixed @ mixed.T) ** 2).sum())
 
 
-def whole_tables(noisy: NoisyBag, shape: Mapping[str, int]) -> dict[Columns, FloatArray]:
-    """Counts over a bag's columns and each set of columns that its codes look at: those of commonest values by subtraction."""
+def whole_tables(noisy: NoisyUnitSum, shape: Mapping[str, int]) -> dict[Columns, FloatArray]:
+    """Counts over a unit sum's columns and each set of columns that its codes look at: those of commonest values by subtraction."""
     height = noisy.counts.shape[:-1]
-    alike = _by_columns(noisy.bag)
-    common = _common(noisy.bag, shape)
+    alike = _by_columns(noisy.unit_sum)
+    common = _common(noisy.unit_sum, shape)
     whole: dict[Columns, FloatArray] = {}
     for columns in sorted(alike, key=len):
         y = np.zeros(height + tuple(shape[c] for c in columns))
         for i in alike[columns]:
-            y[_cell(noisy.bag.codes[i])] = noisy.counts[..., i]
+            y[_cell(noisy.unit_sum.codes[i])] = noisy.counts[..., i]
         for axis, c in enumerate(columns, start=len(height)):
             at = (slice(None),) * axis + (common[c],)
             y[at] = 0.0
@@ -398,24 +404,29 @@ def whole_tables(noisy: NoisyBag, shape: Mapping[str, int]) -> dict[Columns, Flo
 
 
 def marginals(
-    noisy: NoisyBag, shape: Mapping[str, int], rows: FloatArray
+    noisy: NoisyUnitSum, shape: Mapping[str, int], rows: FloatArray
 ) -> list[tuple[NoisyMarginal, FloatArray | None]]:
-    """A bag's counts with one column of the public rows at a time, for people, and the covariance of noise between that column's values.
+    """A unit sum's counts with one column of the public rows at a time, for people, and the covariance of noise between that column's values.
 
     The noise in the marginal itself is that of the noisiest cell. ``rows`` as in :func:`tables`.
     """
-    if noisy.bag.centred:
+    if noisy.unit_sum.centred:
         noisy, _ = uncentred(noisy, rows)
-    bag, single = noisy.bag, [i for i, code in enumerate(noisy.bag.codes) if len(code) <= 1]
-    small = Bag(bag.columns, tuple(bag.codes[i] for i in single), tuple(bag.scales[i] for i in single), bag.clip)
+    unit_sum, single = noisy.unit_sum, [i for i, code in enumerate(noisy.unit_sum.codes) if len(code) <= 1]
+    small = UnitSum(
+        unit_sum.columns,
+        tuple(unit_sum.codes[i] for i in single),
+        tuple(unit_sum.scales[i] for i in single),
+        unit_sum.clip,
+    )
     # Whole tables are linear in counts: of each code's noise alone they show where it goes.
-    alone = whole_tables(NoisyBag(small, np.diag(noisy.noise[single]), noisy.sigma), shape)
+    alone = whole_tables(NoisyUnitSum(small, np.diag(noisy.noise[single]), noisy.sigma), shape)
     out: list[tuple[NoisyMarginal, FloatArray | None]] = []
-    for columns, y in whole_tables(NoisyBag(small, noisy.counts[..., single], noisy.sigma), shape).items():
+    for columns, y in whole_tables(NoisyUnitSum(small, noisy.counts[..., single], noisy.sigma), shape).items():
         cover = np.atleast_2d(alone[columns].T @ alone[columns])
         worst = math.sqrt(float(cover.diagonal().max()))
-        if worst > 0:  # rows per cell are not counted in a centred bag
-            counts = NoisyMarginal(bag.columns + columns, np.rint(y).astype(np.int64), worst)
+        if worst > 0:  # rows per cell are not counted in a centred unit sum
+            counts = NoisyMarginal(unit_sum.columns + columns, np.rint(y).astype(np.int64), worst)
             out.append((counts, cover if columns else None))
     return out
 
@@ -464,22 +475,22 @@ def _columns(code: Code) -> Columns:
     return tuple(c for c, _ in code)
 
 
-def _common(bag: Bag, shape: Mapping[str, int]) -> dict[str, int]:
+def _common(unit_sum: UnitSum, shape: Mapping[str, int]) -> dict[str, int]:
     """The value of each column that no code asks for."""
-    coded = {pair for code in bag.codes for pair in code}
+    coded = {pair for code in unit_sum.codes for pair in code}
     return {c: next(v for v in range(shape[c]) if (c, v) not in coded) for c in shape}
 
 
-def _by_columns(bag: Bag) -> dict[Columns, list[int]]:
-    """Places of a bag's codes, by the columns they look at."""
+def _by_columns(unit_sum: UnitSum) -> dict[Columns, list[int]]:
+    """Places of a unit sum's codes, by the columns they look at."""
     out: dict[Columns, list[int]] = {}
-    for i, code in enumerate(bag.codes):
+    for i, code in enumerate(unit_sum.codes):
         out.setdefault(_columns(code), []).append(i)
     return out
 
 
 def _cell(code: Code) -> Any:
-    """Where a code's counts lie in a table over a bag's columns and its own."""
+    """Where a code's counts lie in a table over a unit sum's columns and its own."""
     return (..., *(v for _, v in code))
 
 

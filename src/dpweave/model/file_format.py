@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpweave.privacy.release import Bagged, Discovered, Measured, Release, Selected
-from dpweave.privacy.window import Bag, NoisyBag, NoisyMarginal
+from dpweave.privacy.release import Discovered, Measured, MeasuredUnitSum, Release, Selected
+from dpweave.privacy.window import NoisyMarginal, NoisyUnitSum, UnitSum
 from dpweave.schema.domain import Attribute, View
 
 if TYPE_CHECKING:
@@ -34,14 +34,14 @@ def release_to_dict(release: Release) -> dict[str, Any]:
             {
                 "what": b.what,
                 "view": _view_to_dict(b.view),
-                "columns": list(b.noisy.bag.columns),
-                "codes": [[list(pair) for pair in code] for code in b.noisy.bag.codes],
-                "scales": list(b.noisy.bag.scales),
-                "centres": list(b.noisy.bag.centres),
-                "clip": b.noisy.bag.clip,
+                "columns": list(b.noisy.unit_sum.columns),
+                "codes": [[list(pair) for pair in code] for code in b.noisy.unit_sum.codes],
+                "scales": list(b.noisy.unit_sum.scales),
+                "centres": list(b.noisy.unit_sum.centres),
+                "clip": b.noisy.unit_sum.clip,
                 "sigma": b.noisy.sigma,
             }
-            for b in release.bagged
+            for b in release.summed_by_unit
         ],
         "selected": [
             {
@@ -84,14 +84,16 @@ def _release_from_dict(data: dict[str, Any], arrays: Mapping[str, Any]) -> Relea
             for s in data["selected"]
         ],
         discovered=[Discovered(**d) for d in data["discovered"]],
-        bagged=[_bagged(b, arrays[f"bagged/{i}"]) for i, b in enumerate(data.get("bagged", ()))],
+        summed_by_unit=[_unit_sum(b, arrays[f"bagged/{i}"]) for i, b in enumerate(data.get("bagged", ()))],
     )
 
 
-def _bagged(data: dict[str, Any], counts: Any) -> Bagged:
+def _unit_sum(data: dict[str, Any], counts: Any) -> MeasuredUnitSum:
     codes = tuple(tuple((c, int(v)) for c, v in code) for code in data["codes"])
-    bag = Bag(tuple(data["columns"]), codes, tuple(data["scales"]), data["clip"], tuple(data.get("centres", ())))
-    return Bagged(data["what"], _view_from_dict(data["view"]), NoisyBag(bag, counts, data["sigma"]))
+    unit_sum = UnitSum(
+        tuple(data["columns"]), codes, tuple(data["scales"]), data["clip"], tuple(data.get("centres", ()))
+    )
+    return MeasuredUnitSum(data["what"], _view_from_dict(data["view"]), NoisyUnitSum(unit_sum, counts, data["sigma"]))
 
 
 def _domain_to_dict(domain: Any) -> Any:

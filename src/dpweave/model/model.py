@@ -25,8 +25,8 @@ from dpweave.privacy.certificate import Certificate
 from dpweave.schema.domain import degree, presence, repetition
 from dpweave.tables.base import restore
 from dpweave.tables.owned_row_counts import degree_histogram
-from dpweave.weaving.parts import Part, Parts, Warp, Woven, divide
-from dpweave.weaving.weaver import Fabric, Weaver
+from dpweave.weaving.parts import Part, Parts, SharedRows, Woven, divide
+from dpweave.weaving.weaver import Blueprint, Weaver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -54,7 +54,7 @@ SMALL = 1 << 26
 class Model:
     """Everything that was learned, all of it safe to publish."""
 
-    fabric: Fabric
+    blueprint: Blueprint
     """Sizes, fitted tables, public tables, and the plan with every learned domain filled in."""
     certificate: Certificate
     release: Release
@@ -66,28 +66,28 @@ class Model:
     @property
     def plan(self) -> Plan:
         """The plan with every learned domain filled in."""
-        return self.fabric.plan
+        return self.blueprint.plan
 
     @property
     def sizes(self) -> Mapping[str, float]:
         """Noisy number of rows of each private table."""
-        return self.fabric.sizes
+        return self.blueprint.sizes
 
     @property
     def linked(self) -> Mapping[tuple[str, str], float]:
         """Share of rows with a target, by (table, foreign key), where a key may be null."""
         keys = [(t, k.name) for t in self.tables for k in self.plan.database[t].foreign_keys]
-        return {(t, k): self.fabric.share(t, k) for t, k in keys if presence(k) in presence_codecs(self.plan, t)}
+        return {(t, k): self.blueprint.share(t, k) for t, k in keys if presence(k) in presence_codecs(self.plan, t)}
 
     @property
     def tables(self) -> Mapping[str, FittedTable]:
         """Fitted table models."""
-        return self.fabric.tables
+        return self.blueprint.tables
 
     @property
     def public(self) -> Mapping[str, pa.Table]:
         """Public tables, as they are."""
-        return self.fabric.public
+        return self.blueprint.public
 
     def sample(
         self, scale: float = 1.0, seed: int = 0, *, progress: Callable[[str, float], None] | None = None
@@ -103,7 +103,7 @@ class Model:
             raise UsageError(f"scale must be a positive number, not {scale!r}")
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
             raise UsageError(f"seed must be a whole number of at least 0, not {seed!r}")
-        count, common = divide(self.plan, self.fabric.expected_rows(scale))
+        count, common = divide(self.plan, self.blueprint.expected_rows(scale))
         tell = progress if count == 1 else None  # parts are woven, and tell of it, when they are written
         parts = Parts(
             lambda: self._weave(float(scale), int(seed), count, common, tell), self.plan.database.names, count
@@ -114,10 +114,18 @@ class Model:
         self, scale: float, seed: int, count: int, common: frozenset[str], tell: Callable[[str, float], None] | None
     ) -> Iterator[Woven]:
         """Weave all parts in order; none is held while the next one is made."""
-        linker, warp = Rewiring(self.plan, self.release, self.fits, tell), Warp(common)
+        linker, shared_rows = Rewiring(self.plan, self.release, self.fits, tell), SharedRows(common)
 
         def weave(part: Part) -> Woven:
-            weaver = Weaver(self.fabric, linker=linker, scale=scale, seed=seed, fits=linker.fits, part=part, warp=warp)
+            weaver = Weaver(
+                self.blueprint,
+                linker=linker,
+                scale=scale,
+                seed=seed,
+                fits=linker.fits,
+                part=part,
+                shared_rows=shared_rows,
+            )
             return Woven(weaver.weave(), weaver.repairs)
 
         return (weave(Part(index, count)) for index in range(count))
@@ -249,8 +257,8 @@ def _entries(model: Model) -> dict[str, bytes]:
     states = {name: fitted.state() for name, fitted in model.tables.items()}
     arrays = {f"tables/{t}/{k}": v for t, (_, found) in states.items() for k, v in found.items()}
     arrays |= {f"measured/{i}": m.marginal.counts for i, m in enumerate(model.release.measured)}
-    arrays |= {f"bagged/{i}": b.noisy.counts for i, b in enumerate(model.release.bagged)}
-    arrays |= {f"popularity/{t}/{k}": v for (t, k), v in model.fabric.popularity.items()}
+    arrays |= {f"bagged/{i}": b.noisy.counts for i, b in enumerate(model.release.summed_by_unit)}
+    arrays |= {f"popularity/{t}/{k}": v for (t, k), v in model.blueprint.popularity.items()}
     links = []
     for i, (at, fit) in enumerate(model.fits.items()):
         state, found = _method(model.plan, at).state(fit)
@@ -259,11 +267,11 @@ def _entries(model: Model) -> dict[str, bytes]:
     manifest = {
         "format": FORMAT,
         "sizes": dict(model.sizes),
-        "loose": dict(model.fabric.loose),
+        "loose": dict(model.blueprint.loose),
         "tables": {t: {"mechanism": model.mechanisms[t], "state": state} for t, (state, _) in states.items()},
         "public": list(model.public),
         "links": links,
-        "popularity": [list(at) for at in model.fabric.popularity],
+        "popularity": [list(at) for at in model.blueprint.popularity],
     }
     entries = {
         "manifest.json": json.dumps(manifest, indent=1).encode(),
@@ -287,7 +295,7 @@ def _from_entries(manifest: dict[str, Any], entries: dict[str, bytes]) -> Model:
         table, key = entry["relation"]
         fits[table, key] = _method(plan, (table, key)).restore(entry["state"], _under(arrays, f"links/{i}/"))
     release = _release_from_dict(json.loads(entries["release.json"]), arrays)
-    fabric = Fabric(
+    blueprint = Blueprint(
         plan=plan,
         sizes=manifest["sizes"],
         tables=tables,
@@ -298,7 +306,7 @@ def _from_entries(manifest: dict[str, Any], entries: dict[str, bytes]) -> Model:
         popularity={(t, k): arrays[f"popularity/{t}/{k}"] for t, k in manifest.get("popularity", ())},
     )
     return Model(
-        fabric,
+        blueprint,
         certificate=Certificate.from_json(entries["certificate.json"].decode()),
         release=release,
         mechanisms={t: entry["mechanism"] for t, entry in manifest["tables"].items()},

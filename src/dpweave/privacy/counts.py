@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from dpweave.arrays import IntArray
     from dpweave.privacy.bounding import Bounding
-    from dpweave.privacy.window import Bag, Columns
+    from dpweave.privacy.window import Columns, UnitSum
     from dpweave.schema.codec import Codec
     from dpweave.schema.database import ForeignKey
     from dpweave.schema.domain import Path, Scalar, View
@@ -76,18 +76,20 @@ class Counts:
             found |= self._in_memory(view, alike, self._present(view.base, *needs))
         return tuple(found[clique] for clique in cliques)
 
-    def bag(self, view: View, bag: Bag) -> IntArray:
+    def unit_sum(self, view: View, unit_sum: UnitSum) -> IntArray:
         """Return clipped sums over the units' rows that lead somewhere by all that is asked for: columns, then codes."""
         unit = self._position(view.base, tuple(key for _, key in self._bounding.promise.chain(view.base)))
-        there = self._present(view.base, *self._needs(view, bag.reach))
+        there = self._present(view.base, *self._needs(view, unit_sum.reach))
         rows = np.flatnonzero(unit >= 0 if there is None else (unit >= 0) & there)
         rows = rows[np.argsort(unit[rows], kind="stable")]
-        codes = {name: self._seen(view.base, view.attribute[name])[rows] for name in bag.reach}
-        shape = tuple(self.codec(view, name).size for name in bag.columns)
+        codes = {name: self._seen(view.base, view.attribute[name])[rows] for name in unit_sum.reach}
+        shape = tuple(self.codec(view, name).size for name in unit_sum.columns)
         cells = np.zeros(len(rows), dtype=np.int64)
-        for name, length in zip(bag.columns, shape, strict=True):
+        for name, length in zip(unit_sum.columns, shape, strict=True):
             cells = cells * length + codes[name]
-        return clipped_sum(unit[rows], cells, codes, bag, size=math.prod(shape)).reshape((*shape, len(bag.codes)))
+        return clipped_sum(unit[rows], cells, codes, unit_sum, size=math.prod(shape)).reshape(
+            (*shape, len(unit_sum.codes))
+        )
 
     def categories(self, table: str, column: str) -> dict[str, int]:
         """How often each value of a text column occurs; its keys are private too."""

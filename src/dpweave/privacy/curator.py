@@ -23,10 +23,10 @@ from dpweave.privacy.accounting import (
 from dpweave.privacy.bounding import Bounding
 from dpweave.privacy.counts import Counts
 from dpweave.privacy.noise import SecureNoise, require_scale, threshold_for
-from dpweave.privacy.release import Bagged, Discovered, Measured, Release, Selected
+from dpweave.privacy.release import Discovered, Measured, MeasuredUnitSum, Release, Selected
 from dpweave.privacy.sensitivity import movement, units_of
 from dpweave.privacy.unit_sums import checked, grid
-from dpweave.privacy.window import Bag, Candidate, Columns, NoisyBag, NoisyMarginal, Units
+from dpweave.privacy.window import Candidate, Columns, NoisyMarginal, NoisyUnitSum, Units, UnitSum
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import MAX_CELLS, Categories, View, newcomer, parse_newcomer
 
@@ -102,15 +102,15 @@ class Curator:
             self._counts.set_codec(table, newcomer(key), Codec(column, Categories(keys)))
         return keys
 
-    def window(self, view: View, *, name: str, bags: bool = False) -> CuratorWindow:
-        """Open a window on one view, for a client; ``bags`` lets it measure these too, where they may be."""
+    def window(self, view: View, *, name: str, unit_sums: bool = False) -> CuratorWindow:
+        """Open a window on one view, for a client; ``unit_sums`` lets it measure these too, where they may be."""
         shape = {}
         for column, attribute in view.columns:
             table = self.promise.graph.walk(view.base, attribute.path)
             if not self._counts.has_codec(table, attribute.column):
                 raise UsageError(f"the view {name!r} asks for {table}.{attribute.column}, which has no domain yet")
             shape[column] = self._counts.codec(view, column).size
-        return CuratorWindow(self, view, name, shape, self.units(view) if bags else None)
+        return CuratorWindow(self, view, name, shape, self.units(view) if unit_sums else None)
 
     # -- sensitivity -----------------------------------------------------------------------------------------------
 
@@ -163,31 +163,33 @@ class Curator:
         return noisy
 
     def units(self, view: View) -> Units | None:
-        """What is public about one unit's rows in ``view``, where bags may be measured; None elsewhere.
+        """What is public about one unit's rows in ``view``, where unit sums may be measured; None elsewhere.
 
         They are counted in memory, so rows must be there: not those of a server.
         """
         return units_of(self.promise, view) if self._bounding.source.embedded else None
 
-    def measure_bags(
-        self, view: View, bags: Sequence[Bag], *, what: str, rho: float, weights: Sequence[float] | None = None
-    ) -> tuple[NoisyBag, ...]:
-        r"""Noisy clipped sums of each bag over ``view``.
+    def measure_unit_sums(
+        self, view: View, unit_sums: Sequence[UnitSum], *, what: str, rho: float, weights: Sequence[float] | None = None
+    ) -> tuple[NoisyUnitSum, ...]:
+        r"""Noisy clipped sums of each unit sum over ``view``.
 
         Formal guarantees:
-          - Sensitivity: one unit moves bag i by at most its length :math:`L_i` on the grid in L2 (Theorem 6).
-          - Cost: bag i has the share :math:`\rho_i` of ``rho`` and noise :math:`\sigma_i = L_i / \sqrt{2\rho_i}`, paid by the
+          - Sensitivity: one unit moves unit sum i by at most its length :math:`L_i` on the grid in L2 (Theorem 6).
+          - Cost: unit sum i has the share :math:`\rho_i` of ``rho`` and noise :math:`\sigma_i = L_i / \sqrt{2\rho_i}`, paid by the
             protected table whose units own the rows; others own none of them and pay nothing.
           - Charged before rows are read; errors depend on the arguments alone.
         """
-        if not bags:
+        if not unit_sums:
             return ()
         units = self.units(view)
-        bags = bags if units is None else [self._require_bag(view, bag) for bag in bags]
-        if units is None or not all(units.hold(bag.reach) for bag in bags):
-            raise UsageError(f"{what!r}: bags are counted for rows that belong to units and that no other unit moves")
-        shares = split(rho, [1.0] * len(bags) if weights is None else list(weights))
-        grids = [grid(bag.clip) for bag in bags]
+        unit_sums = unit_sums if units is None else [self._require_bag(view, unit_sum) for unit_sum in unit_sums]
+        if units is None or not all(units.hold(unit_sum.reach) for unit_sum in unit_sums):
+            raise UsageError(
+                f"{what!r}: unit sums are counted for rows that belong to units and that no other unit moves"
+            )
+        shares = split(rho, [1.0] * len(unit_sums) if weights is None else list(weights))
+        grids = [grid(unit_sum.clip) for unit_sum in unit_sums]
         sigmas = [
             require_scale("sigma", gaussian_sigma(float(most), share))
             for (_, most), share in zip(grids, shares, strict=True)
@@ -197,27 +199,27 @@ class Curator:
             what={
                 "verb": "measure",
                 "what": what,
-                "cliques": [list(b.columns) for b in bags],
-                "codes": [len(b.codes) for b in bags],
-                "clip": [b.clip for b in bags],
-                "centred": [b.centred for b in bags],
+                "cliques": [list(b.columns) for b in unit_sums],
+                "codes": [len(b.codes) for b in unit_sums],
+                "clip": [b.clip for b in unit_sums],
+                "centred": [b.centred for b in unit_sums],
                 "sigma": [s / step for s, (step, _) in zip(sigmas, grids, strict=True)],
             },
         )
-        exact = [self._counts.bag(view, bag) for bag in bags]  # private from here ...
+        exact = [self._counts.unit_sum(view, unit_sum) for unit_sum in unit_sums]  # private from here ...
         whole = [self._noise.discrete_gaussian(x, sigma=s) for x, s in zip(exact, sigmas, strict=True)]  # ... to here
         noisy = tuple(
-            NoisyBag(bag, x / step * np.array(bag.scales), s / step)
-            for bag, x, s, (step, _) in zip(bags, whole, sigmas, grids, strict=True)
+            NoisyUnitSum(unit_sum, x / step * np.array(unit_sum.scales), s / step)
+            for unit_sum, x, s, (step, _) in zip(unit_sums, whole, sigmas, grids, strict=True)
         )
-        self.release.bagged += [Bagged(what, view, bag) for bag in noisy]
+        self.release.summed_by_unit += [MeasuredUnitSum(what, view, unit_sum) for unit_sum in noisy]
         return noisy
 
-    def _require_bag(self, view: View, bag: Bag) -> Bag:
-        self._require_clique(view, bag.columns, times=len(bag.codes))
-        for code in bag.codes:
+    def _require_bag(self, view: View, unit_sum: UnitSum) -> UnitSum:
+        self._require_clique(view, unit_sum.columns, times=len(unit_sum.codes))
+        for code in unit_sum.codes:
             self._require_clique(view, tuple(c for c, _ in code))
-        return checked(bag, {name: self._counts.codec(view, name).size for name in view.attribute})
+        return checked(unit_sum, {name: self._counts.codec(view, name).size for name in view.attribute})
 
     def select(
         self, view: View, candidates: Sequence[Candidate], *, what: str, rho: float, count: int = 1
@@ -345,11 +347,11 @@ class CuratorWindow:
         """See :meth:`Curator.measure`."""
         return self._curator.measure(self.view, cliques, what=self.name, rho=rho, weights=weights)
 
-    def measure_bags(
-        self, bags: Sequence[Bag], *, rho: float, weights: Sequence[float] | None = None
-    ) -> tuple[NoisyBag, ...]:
-        """See :meth:`Curator.measure_bags`."""
-        return self._curator.measure_bags(self.view, bags, what=self.name, rho=rho, weights=weights)
+    def measure_unit_sums(
+        self, unit_sums: Sequence[UnitSum], *, rho: float, weights: Sequence[float] | None = None
+    ) -> tuple[NoisyUnitSum, ...]:
+        """See :meth:`Curator.measure_unit_sums`."""
+        return self._curator.measure_unit_sums(self.view, unit_sums, what=self.name, rho=rho, weights=weights)
 
     def select(self, candidates: Sequence[Candidate], *, rho: float, count: int = 1) -> tuple[int, ...]:
         """See :meth:`Curator.select`."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from dpweave.privacy.ledger import Ledger
     from dpweave.privacy.promise import Promise
-    from dpweave.privacy.window import NoisyBag, NoisyMarginal
+    from dpweave.privacy.window import NoisyMarginal, NoisyUnitSum
     from dpweave.schema.domain import Domain, View
 
 
@@ -30,12 +30,12 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Bagged:
+class MeasuredUnitSum:
     """Noisy sums of what units' rows have, by the name the ledger knows the request under."""
 
     what: str
     view: View
-    noisy: NoisyBag
+    noisy: NoisyUnitSum
 
 
 @dataclass(frozen=True)
@@ -67,15 +67,15 @@ class Release:
     measured: list[Measured] = field(default_factory=list)
     selected: list[Selected] = field(default_factory=list)
     discovered: list[Discovered] = field(default_factory=list)
-    bagged: list[Bagged] = field(default_factory=list)
+    summed_by_unit: list[MeasuredUnitSum] = field(default_factory=list)
 
     def find(self, what: str) -> tuple[NoisyMarginal, ...]:
         """Return all marginals measured under one name."""
         return tuple(m.marginal for m in self.measured if m.what == what)
 
-    def find_bags(self, what: str) -> tuple[NoisyBag, ...]:
-        """Return all bags measured under one name."""
-        return tuple(b.noisy for b in self.bagged if b.what == what)
+    def find_bags(self, what: str) -> tuple[NoisyUnitSum, ...]:
+        """Return all unit sums measured under one name."""
+        return tuple(b.noisy for b in self.summed_by_unit if b.what == what)
 
 
 def guarantees(spent: Cost, tables: tuple[str, ...], *, delta: float) -> tuple[Guarantee, ...]:

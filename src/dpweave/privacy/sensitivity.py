@@ -72,7 +72,7 @@ def movement(promise: Promise, view: View, columns: tuple[str, ...], unit: str) 
 
 
 def units_of(promise: Promise, view: View) -> Units | None:
-    """What is public about one unit's rows in ``view``, and which of its columns bags may hold; None where there are no bags."""
+    """What is public about one unit's rows in ``view``, and which of its columns unit sums may hold; None where there are no unit sums."""
     owning = promise.chain(view.base) if view.base not in promise.public else ()
     kept = frozenset(name for name in view.attribute if stays(promise, view, (name,)))
     if not owning or not kept:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpweave.errors import UsageError
-from dpweave.privacy.window import Bag
+from dpweave.privacy.window import UnitSum
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,23 +33,23 @@ SMALLEST, LARGEST = 1e-100, 1e100
 """Between these lie clips and scales: their squares are floats."""
 
 
-def checked(bag: Bag, sizes: Mapping[str, int]) -> Bag:
-    """Return the bag in plain numbers, or refuse it: nothing that comes after the charge may fail for what a client asks."""
-    codes = tuple(tuple((c, int(v)) for c, v in code) for code in bag.codes)
-    if not 1 <= len(codes) <= MOST_CODES or len(bag.scales) != len(codes):
+def checked(unit_sum: UnitSum, sizes: Mapping[str, int]) -> UnitSum:
+    """Return the unit sum in plain numbers, or refuse it: nothing that comes after the charge may fail for what a client asks."""
+    codes = tuple(tuple((c, int(v)) for c, v in code) for code in unit_sum.codes)
+    if not 1 <= len(codes) <= MOST_CODES or len(unit_sum.scales) != len(codes):
         raise UsageError(
-            f"{len(codes)} codes and {len(bag.scales)} scales: give 1 to {MOST_CODES:,} codes, and a scale for each"
+            f"{len(codes)} codes and {len(unit_sum.scales)} scales: give 1 to {MOST_CODES:,} codes, and a scale for each"
         )
     for column, value in (pair for code in codes for pair in code):
         if not 0 <= value < sizes[column]:
             raise UsageError(f"{value} is no code of {column!r}, which has {sizes[column]}")
-    numbers = [float(x) for x in (bag.clip, *bag.scales)]
+    numbers = [float(x) for x in (unit_sum.clip, *unit_sum.scales)]
     if not all(SMALLEST <= x <= LARGEST for x in numbers):
-        raise UsageError(f"the clip {bag.clip} and all scales must lie between {SMALLEST:g} and {LARGEST:g}")
-    centres = tuple(float(x) for x in bag.centres)
+        raise UsageError(f"the clip {unit_sum.clip} and all scales must lie between {SMALLEST:g} and {LARGEST:g}")
+    centres = tuple(float(x) for x in unit_sum.centres)
     if len(centres) not in (0, len(codes)) or not all(0 <= x <= 1 for x in centres):
         raise UsageError(f"{len(centres)} centres for {len(codes)} codes: give none, or a share from 0 to 1 for each")
-    return Bag(bag.columns, codes, tuple(numbers[1:]), numbers[0], centres)
+    return UnitSum(unit_sum.columns, codes, tuple(numbers[1:]), numbers[0], centres)
 
 
 def grid(clip: float) -> tuple[float, int]:
@@ -63,7 +63,9 @@ def grid(clip: float) -> tuple[float, int]:
 
 
 @np.errstate(all="ignore")  # whatever floats do with odd scales and centres, nobody hears of it
-def clipped_sum(units: IntArray, cells: IntArray, columns: Mapping[str, IntArray], bag: Bag, *, size: int) -> IntArray:
+def clipped_sum(
+    units: IntArray, cells: IntArray, columns: Mapping[str, IntArray], unit_sum: UnitSum, *, size: int
+) -> IntArray:
     """Add up the units' vectors: one whole number for each of ``size`` cells and each code.
 
     A row is of unit ``units[i]``, falls into cell ``cells[i]`` and has the values ``columns[...][i]``; units ascend.
@@ -71,8 +73,12 @@ def clipped_sum(units: IntArray, cells: IntArray, columns: Mapping[str, IntArray
     Formal guarantees:
       - Without one unit's rows, the result differs by its vector alone, of length at most L of :func:`grid`: held in whole numbers.
     """
-    step, most = grid(bag.clip)
-    width, scales, centres = len(bag.codes), np.array(bag.scales), np.array(bag.centres or (0.0,) * len(bag.codes))
+    step, most = grid(unit_sum.clip)
+    width, scales, centres = (
+        len(unit_sum.codes),
+        np.array(unit_sum.scales),
+        np.array(unit_sum.centres or (0.0,) * len(unit_sum.codes)),
+    )
     out = np.zeros((width, size))
     start, rows = 0, max(BLOCK // width, 1)
     while start < len(units):
@@ -82,7 +88,9 @@ def clipped_sum(units: IntArray, cells: IntArray, columns: Mapping[str, IntArray
             whose * size + np.clip(cells[block], 0, size - 1), return_inverse=True, return_counts=True
         )
         who, cell = np.divmod(at, size)
-        vector = (_have(columns, bag.codes, block, place, len(at)) - np.multiply.outer(centres, n)) / scales[:, None]
+        vector = (_have(columns, unit_sum.codes, block, place, len(at)) - np.multiply.outer(centres, n)) / scales[
+            :, None
+        ]
         x = np.trunc(vector * np.minimum(step, most / np.maximum(np.sqrt(_squares(vector, who)), 1e-300))[who])
         x[:, ~(_squares(x, who) <= most**2)[who]] = 0.0  # whole numbers far below 2**53, hence exact
         out += [np.bincount(cell, row, minlength=size) for row in x]

@@ -39,7 +39,7 @@ Code = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True)
-class Bag:
+class UnitSum:
     r"""What to count about rows, or about the public rows they lead to, with noise for whole units and not for rows.
 
     A row falls into one cell of ``columns`` and has every one of the ``codes`` whose columns have these values. Let :math:`n_u` be how many rows of unit u there are per cell and code, less the ``centres`` :math:`\mu` of the codes times
@@ -69,20 +69,20 @@ class Bag:
 
 
 @dataclass(frozen=True)
-class NoisyBag:
-    """Noisy counts of a :class:`Bag`, its codes along the last axis, with noise of scale ``sigma`` times the code's scale."""
+class NoisyUnitSum:
+    """Noisy counts of a :class:`UnitSum`, its codes along the last axis, with noise of scale ``sigma`` times the code's scale."""
 
-    bag: Bag
+    unit_sum: UnitSum
     counts: FloatArray
     sigma: float
 
     @property
     def noise(self) -> FloatArray:
         """Scale of the noise in the counts of each code."""
-        return self.sigma * np.array(self.bag.scales)
+        return self.sigma * np.array(self.unit_sum.scales)
 
 
-Noisy = NoisyMarginal | NoisyBag
+Noisy = NoisyMarginal | NoisyUnitSum
 
 
 LARGE = 3.0
@@ -93,7 +93,7 @@ LARGE = 3.0
 class Units:
     """What is public about the rows of one protected unit in a view: how many they are at most, and which columns they share.
 
-    Bags may hold only ``columns`` (None: all of the view), those that no other unit moves. ``mean`` is about how many rows a unit has, where that was counted,
+    Unit sums may hold only ``columns`` (None: all of the view), those that no other unit moves. ``mean`` is about how many rows a unit has, where that was counted,
     and ``longer`` how many times as long as expected what its rows have beyond all others was found to be, by column.
     """
 
@@ -104,7 +104,7 @@ class Units:
     longer: Mapping[str, float] = field(default_factory=dict)
 
     def hold(self, columns: Iterable[str]) -> bool:
-        """Whether bags may hold all of ``columns``."""
+        """Whether unit sums may hold all of ``columns``."""
         return self.columns is None or self.columns.issuperset(columns)
 
     @property
@@ -151,13 +151,13 @@ class Window(Protocol):
 
     @property
     def units(self) -> Units | None:
-        """What is known of one unit's rows, where bags may be measured; None elsewhere."""
+        """What is known of one unit's rows, where unit sums may be measured; None elsewhere."""
         ...
 
-    def measure_bags(
-        self, bags: Sequence[Bag], *, rho: float, weights: Sequence[float] | None = None
-    ) -> tuple[NoisyBag, ...]:
-        r"""Noisy counts of each bag, for a zCDP cost of ``rho`` in all; :math:`\sigma_i = C_i / \sqrt{2 \rho_i}`."""
+    def measure_unit_sums(
+        self, unit_sums: Sequence[UnitSum], *, rho: float, weights: Sequence[float] | None = None
+    ) -> tuple[NoisyUnitSum, ...]:
+        r"""Noisy counts of each unit sum, for a zCDP cost of ``rho`` in all; :math:`\sigma_i = C_i / \sqrt{2 \rho_i}`."""
         ...
 
     def measure(

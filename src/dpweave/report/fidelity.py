@@ -180,8 +180,8 @@ def _one_way(model: Model, table: str, name: str, codec: Codec) -> Estimate | No
             continue
         if m.view.attribute[name].column == name and _is_same(m.domains[at], codec):
             parts.append(summed(m, (name,)))
-    for b in model.release.bagged:
-        if b.what == Task("tables", table).name and b.noisy.bag.centred and name in b.noisy.bag.reach:
+    for b in model.release.summed_by_unit:
+        if b.what == Task("tables", table).name and b.noisy.unit_sum.centred and name in b.noisy.unit_sum.reach:
             shape = {c: _codec(model, table, a).size for c, a in b.view.columns}
             counts = counts_of(b.noisy, shape, rows=np.array(model.sizes[table]))
             parts.append(summed(Measured(b.what, b.view, (), counts), (name,)))
@@ -259,27 +259,36 @@ def _degrees(model: Model, coded: CodedDatabase, table: str, key: str) -> Distri
 
 
 def _link_measurements(model: Model, coded: CodedDatabase, relation: Relation) -> list[_Counts]:
-    """Noisy counts over the links of a relation. Those of centred bags stand upon how the copy's links spread over the left columns."""
+    """Noisy counts over the links of a relation. Those of centred unit sums stand upon how the copy's links spread over the left columns."""
     what = f"links:{relation.table}.{relation.key}"
     found = [_Counts(m, None) for m in model.release.measured if m.what == what and m.view.base == relation.table]
-    bags = [b for b in model.release.bagged if b.what == what]
-    if not bags:
+    unit_sums = [b for b in model.release.summed_by_unit if b.what == what]
+    if not unit_sums:
         return found
-    links = max(model.sizes[relation.table] * model.fabric.share(relation.table, relation.key), 1.0)
+    links = max(model.sizes[relation.table] * model.blueprint.share(relation.table, relation.key), 1.0)
     attributes = dict((*relation.left, *relation.right))
     sizes = [{n: _seen_codec(model, relation, a).size for n, a in side} for side in (relation.left, relation.right)]
-    for bagged in bags:
-        if is_clipped(bagged.noisy):
+    for summed_by_unit in unit_sums:
+        if is_clipped(summed_by_unit.noisy):
             found.append(
-                _Counts(Measured(what, bagged.view, (), clipped_counts.counts_of(bagged.noisy, links=links)), None)
+                _Counts(
+                    Measured(
+                        what, summed_by_unit.view, (), clipped_counts.counts_of(summed_by_unit.noisy, links=links)
+                    ),
+                    None,
+                )
             )
             continue
-        rows = links * _shares(model, coded, relation, [attributes[c] for c in bagged.noisy.bag.columns])
-        if is_owned(bagged.noisy, sizes[0]):
-            found.append(_Counts(Measured(what, bagged.view, (), counts_of(bagged.noisy, sizes[0], rows=rows)), None))
+        rows = links * _shares(model, coded, relation, [attributes[c] for c in summed_by_unit.noisy.unit_sum.columns])
+        if is_owned(summed_by_unit.noisy, sizes[0]):
+            found.append(
+                _Counts(
+                    Measured(what, summed_by_unit.view, (), counts_of(summed_by_unit.noisy, sizes[0], rows=rows)), None
+                )
+            )
         else:
-            shown = marginals(bagged.noisy, sizes[1], rows)
-            found += [_Counts(Measured(what, bagged.view, (), m), cover) for m, cover in shown if m.columns]
+            shown = marginals(summed_by_unit.noisy, sizes[1], rows)
+            found += [_Counts(Measured(what, summed_by_unit.view, (), m), cover) for m, cover in shown if m.columns]
     return found
 
 

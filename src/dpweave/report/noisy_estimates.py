@@ -1,7 +1,7 @@
 r"""Noisy counts as the report reads them: combined, added up, with their error, next to the copy.
 
 Several noisy counts of the same cells are combined by weights :math:`1/\sigma_i^2`; a marginal that is summed over c
-further cells carries noise of scale :math:`\sigma\sqrt{c}`. Noises of different measurements are independent. So are those of the cells of one, but for bags,
+further cells carries noise of scale :math:`\sigma\sqrt{c}`. Noises of different measurements are independent. So are those of the cells of one, but for unit sums,
 where the commonest value of a column is what the others leave: there noise differs from value to value and is shared by them.
 """
 

@@ -12,7 +12,7 @@ from dpweave.links.relaxed.projections import project_capped_simplex
 from dpweave.measure.centred_counts import MOST_CELLS, Centre, Centred, counts_of
 from dpweave.measure.public_row_sums import left_of, outer
 from dpweave.privacy.accounting import split, subtract
-from dpweave.privacy.window import Bag, NoisyBag, NoisyMarginal
+from dpweave.privacy.window import NoisyMarginal, NoisyUnitSum, UnitSum
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -98,11 +98,11 @@ class CentredWindow:
             for noisy in self.counts.measure(cliques, rho=rho, weights=weights)
         )
 
-    def measure_bags(
-        self, bags: Sequence[Bag], *, rho: float, weights: Sequence[float] | None = None
-    ) -> tuple[NoisyBag, ...]:
+    def measure_unit_sums(
+        self, unit_sums: Sequence[UnitSum], *, rho: float, weights: Sequence[float] | None = None
+    ) -> tuple[NoisyUnitSum, ...]:
         """As the window behind it."""
-        return self.window.measure_bags(bags, rho=rho, weights=weights)
+        return self.window.measure_unit_sums(unit_sums, rho=rho, weights=weights)
 
     def select(self, candidates: Sequence[Candidate], *, rho: float, count: int = 1) -> tuple[int, ...]:
         """As the window behind it."""
@@ -117,38 +117,38 @@ def composition(window: Window, columns: Sequence[str], *, rho: float) -> tuple[
     """
     units = window.units
     made = [_clipped(c, window.shape[c], units) if units is not None and units.hold((c,)) else None for c in columns]
-    bags = [b for c, b in zip(columns, made, strict=True) if b is not None and b.clip < window.l2((c,))]
-    if units is None or len(bags) < len(columns):
+    unit_sums = [b for c, b in zip(columns, made, strict=True) if b is not None and b.clip < window.l2((c,))]
+    if units is None or len(unit_sums) < len(columns):
         return window.measure([(c,) for c in columns], rho=rho)
     return tuple(
         NoisyMarginal((c,), np.rint(noisy.counts).astype(np.int64), noisy.sigma)
-        for c, noisy in zip(columns, window.measure_bags(bags, rho=rho), strict=True)
+        for c, noisy in zip(columns, window.measure_unit_sums(unit_sums, rho=rho), strict=True)
     )
 
 
-def _clipped(column: str, values: int, units: Units) -> Bag | None:
+def _clipped(column: str, values: int, units: Units) -> UnitSum | None:
     if values > MOST_CELLS:
         return None
     codes = tuple(((column, v),) for v in range(values))
-    return Bag((), codes, (1.0,) * values, math.sqrt(units.many**2 / values + units.many))
+    return UnitSum((), codes, (1.0,) * values, math.sqrt(units.many**2 / values + units.many))
 
 
-def _longer(noisy: NoisyBag, units: Units, *, rows: float) -> float:
+def _longer(noisy: NoisyUnitSum, units: Units, *, rows: float) -> float:
     """By how much clips should be longer, from a first count with the code of all rows.
 
     If a part f of rows is left, vectors are C/f long in the mean. Of this a large unit's rows are one part, and what they have beyond all others the rest.
     """
-    left, own = left_of(noisy, np.array(max(rows, 1.0))), units.many / noisy.bag.scales[0]
-    found, expected = (math.sqrt(max((noisy.bag.clip / f) ** 2 - own**2, 1e-300)) for f in (left, 1.0))
+    left, own = left_of(noisy, np.array(max(rows, 1.0))), units.many / noisy.unit_sum.scales[0]
+    found, expected = (math.sqrt(max((noisy.unit_sum.clip / f) ** 2 - own**2, 1e-300)) for f in (left, 1.0))
     return float(max(found / expected, 1.0) ** UNLIKE)
 
 
 def centred(window: Window, *, rho: float, rows: float) -> tuple[Window, float]:
-    """Take a first look at the columns that bags may hold and centre a table's window around it; returns what is left of ``rho``.
+    """Take a first look at the columns that unit sums may hold and centre a table's window around it; returns what is left of ``rho``.
 
     Units whose rows are all alike (orders with the customer's own country) have vectors that are longer than expected, and the rarer their value the longer. Scaled
     down, the commonest would come out too common. So a first count shows how much is left, and clips are longer by that. The window itself, and all of ``rho``,
-    where units have a single row or no column varies that a bag may hold.
+    where units have a single row or no column varies that a unit sum may hold.
     """
     units = window.units
     if units is None or units.rows < 2:
@@ -163,7 +163,7 @@ def centred(window: Window, *, rho: float, rows: float) -> tuple[Window, float]:
     longer = {
         c: _longer(noisy, units, rows=rows)
         for c, noisy in zip(columns, tried, strict=True)
-        if isinstance(noisy, NoisyBag)
+        if isinstance(noisy, NoisyUnitSum)
     }
     counts = Centred(window, replace(units, longer=longer), looks, rows)
     return CentredWindow(window, counts), subtract(subtract(rho, look), pilot)

@@ -168,7 +168,9 @@ def _weave(
             degrees = Degrees(right=spread(single, size, rng))
             learned = LEARNER.learn(window, problem, rho=share, rng=rng, progress=lambda *_: None, degrees=degrees)
             made[column] = values_of(learned.pairs, size)
-            pairs = tuple(m for m in learned.measured if isinstance(m, NoisyMarginal))  # a table's window has no bags
+            pairs = tuple(
+                m for m in learned.measured if isinstance(m, NoisyMarginal)
+            )  # a table's window has no unit sums
         added.append(Added(single, pairs))
     return tuple(added)
 

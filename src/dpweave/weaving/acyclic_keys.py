@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpweave.arrays import running_number
-from dpweave.links.wiring.within_groups import Home, at_home
+from dpweave.links.wiring.within_groups import UnitGroups, assign_within_groups
 from dpweave.schema.domain import Bins
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dpweave.arrays import FloatArray, IntArray
-    from dpweave.weaving.state import Cloth, Mask
+    from dpweave.weaving.state import Mask, WeavingState
 
 _CLEAR = 0.6
 """An ordered column tells what comes first if this many more links run one way along it than the other."""
@@ -32,16 +32,16 @@ _RARE = 0.01
 _TRIES = 4
 
 
-def break_circles(cloth: Cloth, name: str) -> None:
+def break_circles(state: WeavingState, name: str) -> None:
     """Let no row lead back to itself by its acyclic keys."""
-    keys = [k for k in cloth.plan.table[name].keys if k.acyclic]
-    if not keys or not cloth.rows[name]:
+    keys = [k for k in state.plan.table[name].keys if k.acyclic]
+    if not keys or not state.rows[name]:
         return
-    rng = cloth.rng("order", name)
-    links = [cloth.links[name, k.key.name] for k in keys]
+    rng = state.rng("order", name)
+    links = [state.links[name, k.key.name] for k in keys]
     bounds = [k.max_degree for k in keys]
-    units = [cloth.units(name) if k.within else None for k in keys]
-    time = told_time(ordered_codes(cloth, name), links, rng)
+    units = [state.units(name) if k.within else None for k in keys]
+    time = told_time(ordered_codes(state, name), links, rng)
     if time is None:
         settle(links, bounds, rng, units)
         return
@@ -50,12 +50,12 @@ def break_circles(cloth: Cloth, name: str) -> None:
         rehang(link, wrong, time, time[wrong], bound=bound, unit=unit, rng=rng)
 
 
-def ordered_codes(cloth: Cloth, name: str) -> list[IntArray]:
+def ordered_codes(state: WeavingState, name: str) -> list[IntArray]:
     """Codes of a table's ordered columns, with -1 for null."""
     found = []
-    for column in cloth.plan.table[name].columns:
+    for column in state.plan.table[name].columns:
         if isinstance(column.domain, Bins):
-            codes = cloth.codes[name][column.name]
+            codes = state.codes[name][column.name]
             found.append(np.where(codes < column.domain.cells, codes, -1))
     return found
 
@@ -198,7 +198,7 @@ def rehang(
         def earlier(i: IntArray, j: IntArray) -> FloatArray:
             return np.where(time[j] < at[i], 0.0, -np.inf)
 
-        links[rows] = at_home(Home(unit[rows], unit, rows), bound=room, rng=rng, leans=earlier)
+        links[rows] = assign_within_groups(UnitGroups(unit[rows], unit, rows), bound=room, rng=rng, leans=earlier)
         return
     donors = np.flatnonzero((links >= 0) & (time[np.maximum(links, 0)] < time))
     donors = donors[np.argsort(time[donors], kind="stable")]

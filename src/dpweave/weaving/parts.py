@@ -3,7 +3,7 @@
 A database of more than :data:`PART_VALUES` values is divided into parts of about that size. A part has its share of the
 rows of every **divided** table, linked among themselves. Tables that are small, or cannot be divided, are **common**: they
 are woven whole, with the first part, and the rows of every part may lead to them, as they may to public tables. What one
-part must know of the parts before it is in the :class:`Warp`: how many rows there are, how far numbering has come inside
+part must know of the parts before it is in the :class:`SharedRows`: how many rows there are, how far numbering has come inside
 keys that hold a common row, and which values a rule has settled.
 
 A database of one part is woven as if there were none of this.
@@ -63,7 +63,7 @@ class Part:
 
 
 @dataclass
-class Warp:
+class SharedRows:
     """What runs through all parts of a database. Every part reads it and adds to it, in order."""
 
     common: frozenset[str] = frozenset()
@@ -83,9 +83,9 @@ class Warp:
     def reached(self, what: tuple[str, str], group: IntArray) -> IntArray:
         """How far the group of each row has come in the parts before.
 
-        >>> warp = Warp()
-        >>> warp.count(("t", "nr"), np.array([5, 5, 7]))
-        >>> warp.reached(("t", "nr"), np.array([7, 5, 9]))
+        >>> shared_rows = SharedRows()
+        >>> shared_rows.count(("t", "nr"), np.array([5, 5, 7]))
+        >>> shared_rows.reached(("t", "nr"), np.array([7, 5, 9]))
         array([1, 2, 0])
         """
         known, reached = self.numbers.get(what, (np.array([-1]), np.array([0])))

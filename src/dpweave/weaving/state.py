@@ -11,7 +11,7 @@ from dpweave.plan.relations import derived_codecs
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import Bins, Categories, Opaque, presence
 from dpweave.schema.encoding import encode_table
-from dpweave.weaving.parts import Part, Warp
+from dpweave.weaving.parts import Part, SharedRows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Mask = np.ndarray[Any, Any]
 
 
-class Cloth:
+class WeavingState:
     """Rows, codes and links while a database, or a part of one, is woven.
 
     ``ready`` are the tables that are there from the start: public ones, and those that an earlier part made for all.
@@ -41,18 +41,18 @@ class Cloth:
         *,
         seed: int,
         part: Part | None = None,
-        warp: Warp | None = None,
+        shared_rows: SharedRows | None = None,
     ) -> None:
         self.plan = plan
         self.part = part or Part()
-        self.warp = warp or Warp()
-        self.ready: dict[str, pa.Table] = {**public, **self.warp.tables}
+        self.shared_rows = shared_rows or SharedRows()
+        self.ready: dict[str, pa.Table] = {**public, **self.shared_rows.tables}
         self.rows: dict[str, int] = {}
         self.codes: dict[str, dict[str, IntArray]] = {}
-        self.links: dict[tuple[str, str], IntArray] = dict(self.warp.links)
+        self.links: dict[tuple[str, str], IntArray] = dict(self.shared_rows.links)
         self._seed = seed
         for name, table in self.ready.items():
-            known = self.warp.codes.get(name)
+            known = self.shared_rows.codes.get(name)
             self.lay(name, table.num_rows, self._encode(name, table) if known is None else known)
             if known is None:
                 self._follow(public, name)
@@ -75,11 +75,11 @@ class Cloth:
 
     def part_of(self, name: str) -> Part:
         """The part of a table that is woven here: all of it where it is common to all parts."""
-        return Part() if name in self.warp.common else self.part
+        return Part() if name in self.shared_rows.common else self.part
 
     def is_divided(self, name: str, key: ForeignKey) -> bool:
         """Whether parts have rows of their own that lead by ``key`` to private rows they have in common."""
-        return key.target in self.warp.common and name not in self.warp.common
+        return key.target in self.shared_rows.common and name not in self.shared_rows.common
 
     def room(self, name: str, key: ForeignKey, bound: int) -> int | IntArray:
         """How many rows of this part may lead to a target by ``key``, one number per target where parts share it.
@@ -93,7 +93,7 @@ class Cloth:
 
     def places(self, name: str, keys: Sequence[ForeignKey]) -> IntArray | None:
         """One number per combination of targets, the same in every part; None where no two parts can have one."""
-        if self.part.count == 1 or not all(k.target in self.ready or k.target in self.warp.common for k in keys):
+        if self.part.count == 1 or not all(k.target in self.ready or k.target in self.shared_rows.common for k in keys):
             return None
         place = np.zeros(self.rows[name], dtype=np.int64)
         for key in keys:

@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from dpweave.arrays import IntArray
     from dpweave.plan.entries import TablePlan
     from dpweave.schema.database import ForeignKey, Table
-    from dpweave.weaving.state import Cloth
+    from dpweave.weaving.state import WeavingState
 
 
 class Values:
-    """Columns of a cloth as it lies, each resolved once."""
+    """Columns of a state as it lies, each resolved once."""
 
-    def __init__(self, cloth: Cloth) -> None:
-        self._cloth = cloth
-        self._plan = cloth.plan
+    def __init__(self, state: WeavingState) -> None:
+        self._cloth = state
+        self._plan = state.plan
         self._made: dict[tuple[str, str], pa.Array] = {}
         self._pending: set[tuple[str, str]] = set()
 
@@ -54,20 +54,20 @@ class Values:
         return self._made[name, column]
 
     def _make(self, name: str, column: str) -> pa.Array:
-        cloth = self._cloth
+        state = self._cloth
         plan = self._plan.table[name].column[column]
         dictated = [k for k in self._plan.database[name].foreign_keys if column in k.columns]
         if dictated:
             return self._follow(name, column, dictated)
         if column in self._sequenced[name]:
             return self._numbered(name, column)
-        rng = cloth.rng("values", name, column)
+        rng = state.rng("values", name, column)
         domain = plan.domain
-        rows = cloth.rows[name]
+        rows = state.rows[name]
         if isinstance(domain, Categories | Bins):
-            return Codec(plan.column, domain).decode(cloth.codes[name][column], rng)
-        null = cloth.codes[name][column] == 1 if column in cloth.codes[name] else np.zeros(rows, dtype=bool)
-        return placeholders(plan.column, cloth.warp.rows.get(name, 0) + np.arange(rows), null=null, rng=rng)
+            return Codec(plan.column, domain).decode(state.codes[name][column], rng)
+        null = state.codes[name][column] == 1 if column in state.codes[name] else np.zeros(rows, dtype=bool)
+        return placeholders(plan.column, state.shared_rows.rows.get(name, 0) + np.arange(rows), null=null, rng=rng)
 
     def _follow(self, name: str, column: str, keys: list[ForeignKey]) -> pa.Array:
         """Copy the key of the row that is pointed at; the first key that leads somewhere dictates."""
@@ -100,14 +100,14 @@ class Values:
 
     def numbers(self, name: str, column: str) -> IntArray:
         """Number of each row, in a column that is numbered to keep a key unique."""
-        cloth = self._cloth
-        keys = [k for k in self.numbered_within(name)[column] if (name, k.name) in cloth.links]
-        number = cloth.warp.rows.get(name, 0) + np.arange(cloth.rows[name])
+        state = self._cloth
+        keys = [k for k in self.numbered_within(name)[column] if (name, k.name) in state.links]
+        number = state.shared_rows.rows.get(name, 0) + np.arange(state.rows[name])
         if keys:
-            number = running_number(cloth.labels(name, keys)[0])
-            places = cloth.places(name, keys)
+            number = running_number(state.labels(name, keys)[0])
+            places = state.places(name, keys)
             if places is not None:
-                number += cloth.warp.reached((name, column), places)
+                number += state.shared_rows.reached((name, column), places)
         return number
 
     def numbered_within(self, name: str) -> Mapping[str, list[ForeignKey]]:

@@ -37,7 +37,7 @@ from dpweave.weaving.key_targets import (
     unloop,
 )
 from dpweave.weaving.rule_repair import obey
-from dpweave.weaving.state import Cloth
+from dpweave.weaving.state import WeavingState
 from dpweave.weaving.unit_composition import make_room, move_in
 from dpweave.weaving.values import Values
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from dpweave.arrays import FloatArray, IntArray
     from dpweave.plan.plan import Plan
     from dpweave.tables.base import FittedTable
-    from dpweave.weaving.parts import Part, Warp
+    from dpweave.weaving.parts import Part, SharedRows
 
 MOST_UNSEEN = 1000
 """Degrees may call for this many times the rows that were counted within bounds; more is taken for an error of theirs."""
@@ -59,7 +59,7 @@ _PILOT = 2000
 
 
 @dataclass(frozen=True)
-class Fabric:
+class Blueprint:
     """What a database is woven from: everything public or released."""
 
     plan: Plan
@@ -174,25 +174,25 @@ class Linker(Protocol):
 
 
 class Weaver:
-    """One synthetic database in the making, or a part of one. The same fabric, scale and seed always weave the same one."""
+    """One synthetic database in the making, or a part of one. The same blueprint, scale and seed always weave the same one."""
 
     def __init__(
         self,
-        fabric: Fabric,
+        blueprint: Blueprint,
         *,
         linker: Linker,
         scale: float,
         seed: int,
         fits: Mapping[tuple[str, str], object] | None = None,
         part: Part | None = None,
-        warp: Warp | None = None,
+        shared_rows: SharedRows | None = None,
     ) -> None:
-        self._fabric = fabric
-        self._plan = fabric.plan
+        self._fabric = blueprint
+        self._plan = blueprint.plan
         self._linker = linker
         self._fits = {} if fits is None else fits
         self._scale = scale
-        self._cloth = Cloth(fabric.plan, fabric.public, seed=seed, part=part, warp=warp)
+        self._cloth = WeavingState(blueprint.plan, blueprint.public, seed=seed, part=part, shared_rows=shared_rows)
         self.repairs: dict[str, int] = {}
         """How many rows each constraint changed, and how many fall short of repeating a pair."""
 
@@ -201,34 +201,34 @@ class Weaver:
         import pyarrow as pa
 
         self.wire()
-        cloth, values = self._cloth, Values(self._cloth)
-        made = dict(cloth.ready)
+        state, values = self._cloth, Values(self._cloth)
+        made = dict(state.ready)
         for name in self._plan.promise.private:
-            if name not in cloth.ready:
+            if name not in state.ready:
                 table = self._plan.database[name]
                 made[name] = pa.table({c.name: values.column(name, c.name) for c in table.columns})
-        done = cloth.ready if cloth.part.index else {}
+        done = state.ready if state.part.index else {}
         rules = [rule for rule in self._plan.constraints if rule.table not in done]
-        self.repairs |= obey(rules, made, cloth.links, self._plan.database, settled=cloth.warp.settled)
+        self.repairs |= obey(rules, made, state.links, self._plan.database, settled=state.shared_rows.settled)
         tables = {name: made[name] for name in self._plan.database.names if name not in done}
         self._pass_on(tables, values)
         return tables
 
     def _pass_on(self, tables: Mapping[str, pa.Table], values: Values) -> None:
         """Leave to later parts what they must know of this one."""
-        cloth, warp = self._cloth, self._cloth.warp
+        state, shared_rows = self._cloth, self._cloth.shared_rows
         for name, table in tables.items():
-            warp.rows[name] = warp.rows.get(name, 0) + table.num_rows
-            if name in warp.common:
-                warp.tables[name] = table
-            if name in warp.common or name in self._plan.public:
-                warp.codes[name] = cloth.codes[name]
-                warp.links |= {at: links for at, links in cloth.links.items() if at[0] == name}
+            shared_rows.rows[name] = shared_rows.rows.get(name, 0) + table.num_rows
+            if name in shared_rows.common:
+                shared_rows.tables[name] = table
+            if name in shared_rows.common or name in self._plan.public:
+                shared_rows.codes[name] = state.codes[name]
+                shared_rows.links |= {at: links for at, links in state.links.items() if at[0] == name}
             else:
                 for column, keys in values.numbered_within(name).items():
-                    places = cloth.places(name, keys) if keys else None
+                    places = state.places(name, keys) if keys else None
                     if places is not None:
-                        warp.count((name, column), places)
+                        shared_rows.count((name, column), places)
 
     def wire(self) -> None:
         """Draw rows and give every foreign key its targets, by position."""
@@ -303,20 +303,20 @@ class Weaver:
 
     def _all_degrees(self, name: str, key: str) -> IntArray | None:
         """How many rows of ``name`` each target row should have by ``key`` in all, where its degree was synthesised."""
-        cloth, target = self._cloth, self._plan.database[name].key[key].target
-        codes = cloth.codes.get(target, {}).get(degree(name, key))
+        state, target = self._cloth, self._plan.database[name].key[key].target
+        codes = state.codes.get(target, {}).get(degree(name, key))
         if codes is None:
             return None
-        common = target in cloth.warp.common
-        rng = cloth.rng("degree", name, key, common=common)
-        others = {c: values for c, values in cloth.codes[target].items() if c != degree(name, key)}
+        common = target in state.shared_rows.common
+        rng = state.rng("degree", name, key, common=common)
+        others = {c: values for c, values in state.codes[target].items() if c != degree(name, key)}
         degrees = deal(self._fabric.degrees_by_code(name, key, codes, rng), codes, others, rng)
-        most, rng = self._fabric.only_total(name, key), cloth.rng("total", name, key, common=common)
+        most, rng = self._fabric.only_total(name, key), state.rng("total", name, key, common=common)
         if most is None:
             return self._fabric.agreeing(name, key, degrees, rng)
         if not len(degrees):
             return degrees
-        total = min(cloth.part_of(target).share(self._fabric.sizes[name] * self._scale), len(degrees) * most)
+        total = min(state.part_of(target).share(self._fabric.sizes[name] * self._scale), len(degrees) * most)
         return match_total(degrees, total, cap=most, rng=rng)
 
     # -- wiring ----------------------------------------------------------------------------------------------------

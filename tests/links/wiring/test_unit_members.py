@@ -14,7 +14,7 @@ from dpweave.links.wiring import unit_members as module
 from dpweave.links.wiring.unit_members import Seekers, Sitters, claim, matched
 from dpweave.measure.clipped_counts import Clipped, counts_of, is_clipped
 from dpweave.measure.cross_workloads import Workload
-from dpweave.privacy.window import Bag, NoisyBag, Units
+from dpweave.privacy.window import NoisyUnitSum, Units, UnitSum
 
 
 def fit(lean: float = 0.0) -> LinkFit:
@@ -80,9 +80,9 @@ class Asked:
     def l2(self, columns: tuple[str, ...]) -> float:
         return 6.0
 
-    def measure_bags(self, bags, *, rho, weights=None):
-        self.bags, self.rho, self.weights = bags, rho, weights
-        return tuple(NoisyBag(b, np.zeros((3, 4, 1)), 1.0) for b in bags)
+    def measure_unit_sums(self, unit_sums, *, rho, weights=None):
+        self.unit_sums, self.rho, self.weights = unit_sums, rho, weights
+        return tuple(NoisyUnitSum(b, np.zeros((3, 4, 1)), 1.0) for b in unit_sums)
 
 
 def test_clips_grow_with_the_budget_up_to_all_that_a_unit_can_have() -> None:
@@ -92,8 +92,8 @@ def test_clips_grow_with_the_budget_up_to_all_that_a_unit_can_have() -> None:
     for rho in (1e-4, 0.1, 10.0, 1e6):
         (noisy,) = counts.measure([("a", "b")], rho=rho)
         assert is_clipped(noisy)
-        clips.append(window.bags[0].clip)
-        assert (window.rho, window.bags[0].columns) == (rho, ("a", "b"))
+        clips.append(window.unit_sums[0].clip)
+        assert (window.rho, window.unit_sums[0].columns) == (rho, ("a", "b"))
     assert clips[0] == 1.0
     assert clips == sorted(clips)
     assert clips[-1] == pytest.approx(6.0)
@@ -102,8 +102,10 @@ def test_clips_grow_with_the_budget_up_to_all_that_a_unit_can_have() -> None:
 
 def test_what_clipping_takes_is_made_good_as_far_as_noise_lets_it_be_seen() -> None:
     counts = np.array([[300.0, 100.0], [200.0, 0.0]])
-    bag = Bag(("a", "b"), ((),), (1.0,), 1.0)
-    sure = counts_of(NoisyBag(bag, counts[..., None], 0.1), links=1000.0)
+    unit_sum = UnitSum(("a", "b"), ((),), (1.0,), 1.0)
+    sure = counts_of(NoisyUnitSum(unit_sum, counts[..., None], 0.1), links=1000.0)
     assert sure.counts.sum() == pytest.approx(1000, rel=0.01)
     assert sure.sigma == pytest.approx(0.1 / 0.6, rel=0.01)
-    assert counts_of(NoisyBag(bag, counts[..., None], 1e5), links=1000.0).counts.sum() == pytest.approx(600, rel=0.01)
+    assert counts_of(NoisyUnitSum(unit_sum, counts[..., None], 1e5), links=1000.0).counts.sum() == pytest.approx(
+        600, rel=0.01
+    )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from dpweave.links.row_types import RowTypes
-from dpweave.links.wiring.within_groups import Home, candidates, settle
+from dpweave.links.wiring.within_groups import UnitGroups, candidates, settle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -81,7 +81,7 @@ def claim(fit: LinkFit, left: Seekers, right: Sitters, *, rng: np.random.Generat
 
 def _seats(fit: LinkFit, left: Seekers, right: Sitters, of: IntArray) -> tuple[IntArray, IntArray]:
     """Units, by their place ``of`` left rows, that have a free row, and the free row of each that suits best."""
-    blocks = list(candidates(Home(left.unit, right.unit[right.free])))
+    blocks = list(candidates(UnitGroups(left.unit, right.unit[right.free])))
     i, j = (np.concatenate([b[side] for b in blocks] or [right.free[:0]]) for side in (0, 1))
     pairs, at = np.unique(of[i] * max(len(right.free), 1) + j, return_inverse=True)
     score = np.bincount(at, weights=fit.leans(left.columns, right.columns, i, right.free[j])) / np.bincount(at)

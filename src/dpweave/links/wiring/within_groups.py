@@ -25,7 +25,7 @@ _PAIRS = 1 << 22
 """Pairs of rows that are looked at together."""
 
 
-class Home(NamedTuple):
+class UnitGroups(NamedTuple):
     """Groups of left and right rows, of which only equals may meet; ``own`` is each left row's place on the right, where both are of one table."""
 
     left: IntArray
@@ -33,13 +33,13 @@ class Home(NamedTuple):
     own: IntArray | None = None
 
 
-def at_home(
-    home: Home, *, bound: int | IntArray | None, rng: np.random.Generator, leans: Leans | None = None
+def assign_within_groups(
+    home: UnitGroups, *, bound: int | IntArray | None, rng: np.random.Generator, leans: Leans | None = None
 ) -> IntArray:
     """Return a right row of its own group for each left row, -1 where there is none left; none leads to itself.
 
-    >>> home = Home(np.array([0, 1, 1, 2]), np.array([1, 0, 1, 1]))
-    >>> at_home(home, bound=1, rng=np.random.default_rng(0))[[0, 3]]
+    >>> home = UnitGroups(np.array([0, 1, 1, 2]), np.array([1, 0, 1, 1]))
+    >>> assign_within_groups(home, bound=1, rng=np.random.default_rng(0))[[0, 3]]
     array([ 1, -1])
     """
     target = np.full(len(home.left), -1, dtype=np.int64)
@@ -64,7 +64,7 @@ def settle(i: IntArray, j: IntArray, score: FloatArray, target: IntArray, room: 
         i, j, score = i[left], j[left], score[left]
 
 
-def candidates(home: Home) -> Iterator[tuple[IntArray, IntArray]]:
+def candidates(home: UnitGroups) -> Iterator[tuple[IntArray, IntArray]]:
     """Pairs of a left row and a right row of its group, block by block: all pairs of a group together, as they share targets."""
     order, by_group = np.argsort(home.left, kind="stable"), np.argsort(home.right, kind="stable")
     groups = home.left[order]
