@@ -3,11 +3,9 @@
 Lives here:
   - ``tasks``: everything that a fit asks. ``priorities``: what a share is worth to a task.
   - ``allocation``: epsilon and delta shared over the tasks.
-  - ``spending``: what a ledger says, for people.
+  - ``spending``: what a ledger says, for people. ``running_fits``: which runs on a ledger are still going.
 
 Does not live here: what a mechanism costs, and the ledger itself (``privacy.accounting``, ``privacy.ledger``).
 
 Start with ``allocation``.
-
-Also here: ``running_fits``.
 """

@@ -5,11 +5,10 @@ Lives here:
   - ``declared``: what a plan declares, as values. ``drafting``: a first plan from a catalogue.
   - ``rules``, ``rule_checks`` and ``workloads``: what a plan may declare beside tables.
   - ``relations``: foreign keys in the order they are woven, with their views. ``mechanisms``: names of table mechanisms.
+  - ``value_kinds``: of which kind each value of a plan file must be.
   - ``explanation``: what is said about a plan, as values.
 
 Does not live here: noise, fits, rows. A draft reads a catalogue, never a row.
 
 Start with ``plan``, then ``entries``.
-
-Also here: ``value_kinds``.
 """

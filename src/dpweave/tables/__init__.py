@@ -4,11 +4,10 @@ Lives here:
   - ``base``: what a mechanism is. One file per mechanism: ``aim``, ``mst``, ``independent``, ``woven``, ``external``;
     ``auto`` chooses one. The name of the file is the name in the plan (``dpweave.plan.mechanisms``).
   - ``graphical``: graphical models from noisy marginals. ``session`` and ``reduction``: what such mechanisms share.
-  - ``learned_domains``: domains learned under the budget. ``centred_rows``: counts of owned rows.
+  - ``learned_ranges`` and ``learned_domains``: ranges and categories learned under the budget.
+  - ``owned_row_counts``: how many rows owners have. ``centred_rows``: counts of owned rows.
 
 Does not live here: sources, exact counts, the Curator. Links may not import tables.
 
 Start with ``base``, then ``mst``.
-
-Also here: ``learned_ranges``, ``owned_row_counts``.
 """
