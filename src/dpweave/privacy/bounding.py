@@ -337,9 +337,12 @@ class Bounding:
     def _place(self, table: Table, rows: Any) -> Any:
         import ibis
 
-        text = ibis.literal(f"{self._salt}|{table.name}")
-        for column in self._order_columns(table):
-            text = text + "|" + rows[column].cast("string").fill_null("")
+        text, columns = ibis.literal(f"{self._salt}|{table.name}"), self._order_columns(table)
+        for column in columns:
+            value = rows[column].cast("string").fill_null("")
+            # Texts of any length: several of them in a row might be longer than a text may be.
+            long = len(columns) > 1 and (rows[column].type().is_string() or rows[column].type().is_binary())
+            text = text + "|" + (self.source.hash(value).cast("string") if long else value)
         return self.source.hash(text)
 
     def _follow(self, table: Table, key: ForeignKey, rows: Any, target: Any, wanted: str, name: str) -> Any:
