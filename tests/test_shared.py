@@ -154,6 +154,31 @@ def test_the_certificate_adds_up_for_who_is_in_both_tables(plan, shop):
     assert any("a row in each of customers, employees" in w for w in plan.explain(epsilon=1, delta=1e-6).warnings)
 
 
+def test_explain_and_certificate_say_what_a_sharing_unit_stands_for(plan, shop):
+    explained = _declared(plan).explain(epsilon=1.0, delta=1e-6)
+    assert {(h.unit, h.table): h.rows for h in explained.holdings}["employees", "orders"] == 50
+    certificate = dw.fit(shop, _declared(plan), epsilon=1.0, delta=1e-6, insecure_seed=1).certificate
+    assert certificate.owned_rows["employees"] == {"employees": 1, "orders": 50}
+    keys = tuple(replace(k, role="linking") if k.role == "shared" else k for k in plan.table["orders"].keys)
+    linked = replace(plan, tables=tuple(replace(t, keys=keys) if t.name == "orders" else t for t in plan.tables))
+    assert "lead to employees by employee are not part of that row" in statement(linked.promise)
+
+
+def test_noise_of_learned_ranges_is_foretold_with_the_shared_bound(plan, shop):
+    """Rows that two units share are no unit sums, so that the bound counts in full."""
+    (size,) = [x for x in plan.explain(epsilon=1.0, delta=1e-6).learned if x.column == "orders.size"]
+    certificate = dw.fit(shop, plan, epsilon=1.0, delta=1e-6, insecure_seed=1).certificate
+    done = [e["sigma"] for e in certificate.events if e["what"] == "domains:orders.size"]
+    assert 0.2 < size.sigma / max(map(max, done)) < 5
+
+
+def test_a_shared_bound_that_hides_declared_rows_is_warned_of(plan):
+    rows = {"orders": 1500, "employees": 10}
+    tables = tuple(replace(t, rows=rows.get(t.name)) for t in plan.tables)
+    warnings = replace(plan, tables=tables).explain(epsilon=1.0, delta=1e-6).warnings
+    assert any("at most 500 of the 1,500 declared rows of orders are counted" in w for w in warnings)
+
+
 def test_guarantees_add_up_in_the_best_order_and_are_never_said_too_small():
     epsilon, delta = together([(2.0, 1e-6), (1.0, 1e-6)])
     assert epsilon == 3.0

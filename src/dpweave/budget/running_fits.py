@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from dpweave.privacy.accounting import Budget
 
 SUFFIX = ".run"
+TRIES = 100
+"""How often a mark is asked for. One try nearly always does; a folder whose files cannot be locked never gives one."""
 
 
 class Mark(Held):
@@ -94,8 +96,11 @@ def _marked(ledger: Path | str) -> Iterator[Mark]:
     """Give the mark of a new run, taken."""
     Journal(ledger).require_folder()
     try:
-        while not (mark := Mark(ledger, str(uuid.uuid4()))).take():
-            pass  # somebody who looks for dead runs had it for a moment
+        for _ in range(TRIES):
+            if (mark := Mark(ledger, str(uuid.uuid4()))).take():
+                break  # else somebody who looks for dead runs had it for a moment
+        else:
+            raise LedgerError(f"ledger {ledger} cannot be used: no file beside it can be locked; name one elsewhere")
     except OSError as error:
         raise LedgerError(
             f"ledger {ledger} cannot be used: {error.strerror}; name a file that can be written"

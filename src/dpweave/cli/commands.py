@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpweave.cli.interruption import interruptible
-from dpweave.cli.outputs import beside, keep, kept_safe, require_free_file, without_password
+from dpweave.cli.outputs import beside, keep, kept_safe, require_apart, require_free_file, without_password
 from dpweave.cli.screen import (
     after_draft,
     complain,
@@ -218,6 +218,7 @@ def fit(
     from dpweave.fitting.fit import fit as library_fit
     from dpweave.plan.plan import Plan
 
+    require_apart(source, out)
     require_free_file(out, force=force)
     chosen = Plan.load(plan)
     with interruptible(out, ledger=ledger):
@@ -342,6 +343,7 @@ def run(
     from dpweave.report.html_report import report as write_report
 
     kept, page = model or beside(out, ".dpw"), report_file or beside(out, ".html")
+    require_apart(source, out, kept, page)
     require_free(out, overwrite=force)
     for path in (kept, page):
         require_free_file(path, force=force)

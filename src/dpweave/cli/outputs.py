@@ -27,6 +27,14 @@ def require_free_file(path: Path, *, force: bool) -> None:
     require_writable(path)
 
 
+def require_apart(source: str, *outputs: str | Path) -> None:
+    """Refuse outputs that are the private source itself: ``--force`` would replace it."""
+    for output in outputs:
+        same = Path(source).exists() and Path(output).exists() and Path(source).samefile(output)
+        if same or source == str(output):
+            raise TargetError(f"{without_password(str(output))} is the private source itself; write the copy elsewhere")
+
+
 def keep(model: Model, path: Path, *, ledger: Path, force: bool) -> None:
     """Save a model that was paid for; if it cannot be saved there, save it beside the ledger or in the temporary folder.
 

@@ -40,7 +40,7 @@ from dpweave.plan.explanation import (
 from dpweave.plan.relations import degree_codecs, derived_codecs, is_centred, measured_columns, relations
 from dpweave.privacy.accounting import gaussian_sigma, split
 from dpweave.privacy.certificate import Guarantee, said_together, statement
-from dpweave.privacy.sensitivity import movement, units_of
+from dpweave.privacy.sensitivity import belonging, movement, units_of
 from dpweave.schema.domain import MAX_CELLS, Bins, Categories, Learn, Opaque, View, parse_degree, parse_presence, size
 from dpweave.tables.learned_ranges import LOOK, rows_needed
 
@@ -71,7 +71,7 @@ def explain(plan: Plan, *, epsilon: float, delta: float) -> Explanation:
         Holding(unit, table, rows)
         for unit in promise.protected
         for table in promise.private
-        if (rows := promise.owned_rows(unit, table))
+        if (rows := belonging(promise, unit, table))
     )
     keys = tuple(
         KeyOutlook(name, k.key.name, k.key.target, k.role, k.max_degree, _method(plan, name, k.key.name))
@@ -326,6 +326,20 @@ def _find_warnings(
                 f"the workload {' × '.join(w.columns)} has about {w.cells:,} cells, more than {MAX_CELLS:,}, so only parts "
                 "of it are measured; use coarser domains"
             )
+    for table in plan.tables:
+        for key in table.keys:
+            rows, targets, bound = table.rows, plan.table[key.key.target].rows, key.max_degree
+            if (
+                plan.promise.is_shared(table.name, key.key.name)
+                and rows
+                and targets
+                and bound
+                and bound * targets < rows
+            ):
+                yield (
+                    f"at most {bound * targets:,} of the {rows:,} declared rows of {table.name} are counted: {key.key.name} is shared, and "
+                    f"{targets:,} rows of {key.key.target} share {bound:,} each; raise max_degree, or make the key linking"
+                )
     for table in plan.tables:
         if table.external is not None and table.external.rho is None and table.external.epsilon:
             yield (

@@ -242,7 +242,7 @@ def _known_sizes(plan: Plan, release: Release, degrees: Mapping[Task, NoisyMargi
         (direct,) = release.find(Task("sizes", name).name)
         out[name] = Rows(float(direct.counts), direct.sigma)
     # Rows without owner are nobody's degree, and blank rows are counted by degrees alone.
-    owned = [name for name in out if is_centred(plan, name) and not plan.promise.may_blank(name)]
+    owned = [name for name in out if is_centred(plan, name)]
     keys = {name: plan.database[name].key[plan.promise.owning[name]] for name in owned}
     for name, key in keys.items():
         task = Task("domains", key.target, degree(name, key.name))

@@ -147,7 +147,8 @@ def model_columns(plan: DeclaredPlan, table: str) -> tuple[str, ...]:
 def is_centred(plan: DeclaredPlan, table: str) -> bool:
     """Whether a table's rows may be counted around what all rows show (:mod:`dpweave.measure.centred_counts`): all of them have owners."""
     database, chain = plan.database, plan.promise.chain(table)
-    return bool(chain) and not any(database[t].is_nullable(database[t].key[k]) for t, k in chain)
+    alone = bool(chain) and not plan.promise.may_blank(table)  # else rows of other units move
+    return alone and not any(database[t].is_nullable(database[t].key[k]) for t, k in chain)
 
 
 def is_dictated(plan: DeclaredPlan, table: str, key: str) -> bool:

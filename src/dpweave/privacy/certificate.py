@@ -91,8 +91,14 @@ def statement(promise: Promise) -> str:
     kept = "".join(f" Links by {t}.{k} that leave their unit are not counted." for t, k in sorted(promise.within))
     kept += "".join(
         f" Rows of {t} are counted only while the row of {promise.database[t].key[k].target} that shares them by {k} is there, and "
-        f"at most {promise.bounds[t, k]:,} for each."
+        f"at most {promise.bounds[t, k]:,} for each: all that is counted of them is hidden with it."
         for t, k in sorted(promise.shared)
+    )
+    kept += "".join(
+        f" Rows of {t} that lead to {key.target} by {key.name} are not part of that row: which ones they are is hidden, what they say is not."
+        for t in promise.private
+        for key in promise.database[t].foreign_keys
+        if key.target in promise.protected and promise.is_linking(t, key)
     )
     return (
         f"Whoever sees the release can hardly tell whether {who}, with everything it owns, is in the database. "

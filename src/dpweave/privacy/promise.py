@@ -181,6 +181,11 @@ class Promise:
         """Whether rows count only while the row that ``key`` leads to does, if it leads anywhere."""
         return self.neighbours == "entity" and (table, key) in self.shared
 
+    def is_linking(self, table: str, key: ForeignKey) -> bool:
+        """Whether ``key`` joins units and makes its rows part of neither."""
+        stays = self.is_owning(table, key.name) or self.is_shared(table, key.name) or self.is_within(table, key.name)
+        return self.is_private(key) and not stays
+
     def may_blank(self, table: str) -> bool:
         """Whether rows of ``table`` may be there and count for nothing: by a shared key of theirs, or of a row that owns them."""
         tables = (

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpweave.privacy.accounting import Cost, epsilon_of_rho, subtract
 from dpweave.privacy.certificate import Certificate, Guarantee, caveats, statement
+from dpweave.privacy.sensitivity import belonging
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -100,7 +101,7 @@ def certify(
 ) -> Certificate:
     """State what a run has promised, from what its ledger was charged; ``external`` are tables made elsewhere."""
     columns = guarantees(ledger.spent, promise.protected, delta=delta)
-    owned = {u: {t: promise.owned_rows(u, t) for t in promise.private} for u in promise.protected}
+    owned = {u: {t: belonging(promise, u, t) for t in promise.private} for u in promise.protected}
     packages = ("dpweave", "opendp", "numpy", "duckdb", "ibis-framework")
     return Certificate(
         epsilon=max(g.epsilon for g in columns),

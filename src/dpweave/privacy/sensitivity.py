@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 from dpweave.errors import UsageError
 from dpweave.privacy.window import Units
-from dpweave.schema.domain import parse_degree, parse_newcomer, parse_presence, parse_repetition
+from dpweave.schema.domain import View, parse_degree, parse_newcomer, parse_presence, parse_repetition
 
 if TYPE_CHECKING:
     from dpweave.privacy.promise import Promise
     from dpweave.schema.database import ForeignKey
-    from dpweave.schema.domain import Path, View
+    from dpweave.schema.domain import Path
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,11 @@ def movement(promise: Promise, view: View, columns: tuple[str, ...], unit: str) 
     return _Calculus(promise, view, columns, unit).movement()
 
 
+def belonging(promise: Promise, unit: str, table: str) -> int:
+    """Rows of ``table`` that are counted only while one unit of ``unit`` is there: those it owns, and those it shares."""
+    return _Calculus(promise, View(table, ()), (), unit).rows_that_go()
+
+
 def units_of(promise: Promise, view: View) -> Units | None:
     """What is public about one unit's rows in ``view``, and which of its columns unit sums may hold; None where there are no unit sums."""
     owning = promise.chain(view.base) if view.base not in promise.public else ()
@@ -118,6 +123,10 @@ class _Calculus:
         """Whether no row outside the unit enters the view, leaves it or changes cells."""
         self._refuse_strangers()
         return self._staying(self.view.base, ()) == _Staying()
+
+    def rows_that_go(self) -> int:
+        """Rows of the base that count no longer without the unit."""
+        return self._removed(self.view.base) + self._blanks(self.view.base).lost
 
     def _newcomers(self) -> int | None:
         """Rows of one unit that a marginal with a newcomer column counts for one public row (Theorem 5): one for each owner."""
