@@ -8,7 +8,7 @@ import pytest
 from dpweave.links.degrees import bucketed, degrees_of
 from dpweave.plan.relations import ANY_DEGREE
 from dpweave.privacy.window import NoisyMarginal
-from dpweave.tables.owned_row_counts import BAND, Rows, combined, degree_groups, degree_histogram
+from dpweave.tables.owned_row_counts import BAND, Rows, combined, degree_groups, degree_histogram, kept_share
 
 CELLS = len(ANY_DEGREE) - 1
 
@@ -145,3 +145,12 @@ def test_groups_reach_up_to_the_bound_where_rows_call_for_it() -> None:
     fine, counts = degree_histogram(marginal, edges, known, bound=400)
     assert fine == edges[: len(fine)]
     assert len(counts) == len(fine) - 1
+
+
+def test_kept_share_is_of_degrees_beyond_doubt_above_the_bound():
+    counts = np.zeros(len(ANY_DEGREE) - 1, dtype=np.int64)
+    counts[[1, 4]] = 1000  # owners of one row, and of four
+    marginal = NoisyMarginal(("x",), counts, 3.0)
+    assert kept_share(marginal, ANY_DEGREE, bound=2) == pytest.approx(3 / 5)
+    assert kept_share(marginal, ANY_DEGREE, bound=4) == 1.0
+    assert kept_share(NoisyMarginal(("x",), counts, 1000.0), ANY_DEGREE, bound=2) == 1.0

@@ -58,7 +58,8 @@ def tasks(plan: Plan) -> tuple[Task, ...]:
             for child, key in counted_keys(plan, name)
             if not is_single(plan, child, key)
         ]
-        out.append(Task("sizes", name))
+        if table.public_rows is None:
+            out.append(Task("sizes", name))
         if key := repeating_key(plan, name):
             out.append(Task("sizes", name, repetition(key)))
         if measured_columns(plan, name):

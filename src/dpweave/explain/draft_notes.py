@@ -138,7 +138,10 @@ def _table(plan: Plan, name: str) -> tuple[str, ...]:
         return (f"{name}: public, copied as it is.",)
     root, chain = plan.promise.root(name), plan.promise.chain(name)
     if not chain:
-        return (f"{name}: protected. Give rows = N (about how many, if that is no secret) to have errors foretold.",)
+        return (
+            f"{name}: protected. Give rows = N (about how many, if that is no secret) to have errors foretold; with rows_public = "
+            "true it is the exact number, and nothing is spent on it.",
+        )
     rows = plan.promise.owned_rows(root, name)
     return (f"{name}: owned. One row of {root} counts with at most {rows:,} rows here.",)
 
@@ -172,10 +175,12 @@ def _key(plan: Plan, table: str, key: KeyPlan) -> tuple[str, ...]:
     role = "linking" if plan.neighbours == "record" and key.role == "shared" else key.role
     match role:
         case "owning":
+            bare = plan.database[table].is_nullable(key.key)
             return (
                 f"Rows of {table} belong to the row of {target} they lead to; per row of {target} at most max_degree are "
                 "counted and the others left out. A lower bound means less noise. How many there are is measured without it; "
                 "degree_cap = N declares the most that can occur, which saves noise.",
+                *((f"This key may be null. {said_of_bare_rows(table, key)}",) if bare else ()),
             )
         case "shared":
             return (said_of_second_owner(plan, table, key),)
@@ -190,6 +195,16 @@ def _key(plan: Plan, table: str, key: KeyPlan) -> tuple[str, ...]:
                 said += f" If it never leads to a row of another {root(table)}, say within = true: then it needs much less noise."
             return (said,)
     return (f"{target} is public, so this is an ordinary attribute.",)
+
+
+def said_of_bare_rows(table: str, key: KeyPlan) -> str:
+    """Say what it saves to declare that every row has an owner, and what it says."""
+    columns = " and ".join(key.key.columns)
+    return (
+        f"If every row of {table} has its row of {key.key.target}, say nullable = false of {columns}: then no budget goes into which rows "
+        f"have one, no row of a copy is without, and what rows of {table} say is usually counted with less noise. It says in public "
+        "that no row lacks one. If one does all the same, what it says is left out of most counts."
+    )
 
 
 def said_of_second_owner(plan: Plan, table: str, key: KeyPlan) -> str:

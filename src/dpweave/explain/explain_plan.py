@@ -23,6 +23,7 @@ from dpweave.budget.tasks import (
     task_view,
     touched,
 )
+from dpweave.explain.draft_notes import said_of_bare_rows
 from dpweave.explain.explanation_text import explanation_text, short
 from dpweave.explain.forecast import forecast
 from dpweave.measure.design import inner_sets
@@ -251,6 +252,7 @@ def _outlook(plan: Plan, name: str, allocation: Allocation) -> TableOutlook:
         made_up=tuple(c.name for c in table.columns if _is_made_up(table, c.name)),
         nulls=tuple(c.name for c in table.modelled if isinstance(c.domain, Opaque)),
         cells=None if shape is None else sum(shape.values()),
+        public_rows=table.public_rows,
     )
 
 
@@ -358,6 +360,13 @@ def _find_warnings(
             yield (
                 f"one row of {h.unit} can own {h.rows:,} rows of {h.table}, and noise there grows in proportion; "
                 "lower max_degree if fewer will do"
+            )
+    for table in plan.tables:
+        own = plan.promise.owning.get(table.name)
+        if own is not None and table.table.is_nullable(table.key[own].key):
+            yield (
+                f"{table.name}.{own} may be null, so which rows have an owner is measured, and at a small budget many rows of a copy "
+                f"may lack one. {said_of_bare_rows(table.name, table.key[own])}".removesuffix(".")
             )
     for s in budget:
         rows = plan.table[s.table].rows

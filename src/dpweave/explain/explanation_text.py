@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dpweave.budget.tasks import DEFAULT_METHOD
 from dpweave.links.popularity import SHARE
+from dpweave.privacy.certificate import said_of_sizes
 from dpweave.schema.domain import parse_repetition
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ def _promise(e: Explanation) -> str:
             f"{factor} times as likely with that row as without it, but for a chance of {e.delta:g}."
         )
     )
+    declared = {t.table: t.public_rows for t in e.tables if t.public_rows is not None}
+    lines += [_wrap(f"{said[0].upper()}{said[1:]}.") for said in said_of_sizes(declared, neighbours=e.neighbours)]
     if e.public:
         lines.append(_wrap(f"Public, copied as they are and promised nothing: {', '.join(e.public)}."))
     return "\n".join(lines)
@@ -84,6 +87,8 @@ def _tables(e: Explanation) -> str:
     lines = ["Tables"]
     for t in e.tables:
         lines.append(_wrap(f"{t.table}: {t.role}", first="  ", rest="    "))
+        if t.public_rows is not None:
+            lines.append(f"    number of rows: {t.public_rows:,}, declared public, so it is exact and free")
         cells = f" ({t.cells:,} cells)" if t.cells else ""
         columns = [*t.modelled, *(f"count of {child}" for child in t.degrees)]
         if columns:

@@ -50,6 +50,7 @@ from dpweave.plan.relations import (
     weaving_order,
 )
 from dpweave.privacy.accounting import Budget, Cost, subtract
+from dpweave.privacy.certificate import said_of_sizes
 from dpweave.privacy.curator import Curator, CuratorWindow
 from dpweave.privacy.noise import InsecureNoise
 from dpweave.privacy.release import certify
@@ -61,7 +62,7 @@ from dpweave.tables.base import Structure, table_model
 from dpweave.tables.centred_rows import centred, composition
 from dpweave.tables.learned_domains import categories_from, public_domain
 from dpweave.tables.learned_ranges import learn_bins, remarks
-from dpweave.tables.owned_row_counts import Rows, combined, degree_groups, modest, within_owners
+from dpweave.tables.owned_row_counts import BAND, Rows, combined, degree_groups, kept_share, modest, within_owners
 from dpweave.tables.woven import seen_through_links
 from dpweave.weaving.state import WeavingState
 from dpweave.weaving.weaver import Blueprint, Weaver
@@ -151,7 +152,9 @@ def fit(
         certificate = certify(
             plan.promise, book, delta=delta, insecure=curator.insecure, evidence=found, external=elsewhere
         )
-        certificate = replace(certificate, caveats=(*certificate.caveats, *remarks(plan)))
+        declared = {t.name: t.public_rows for t in plan.tables if t.public_rows is not None}
+        said = (*said_of_sizes(declared, neighbours=plan.neighbours), *remarks(plan))
+        certificate = replace(certificate, caveats=(*certificate.caveats, *said))
     return Model(blueprint, certificate, curator.release, mechanisms, fits)
 
 
@@ -239,8 +242,10 @@ def _known_sizes(plan: Plan, release: Release, degrees: Mapping[Task, NoisyMargi
     """How many rows of each private table bounds leave, by all counts of it: one unit moves degrees of owners by little, whatever the bound."""
     out: dict[str, Rows] = {}
     for name in weaving_order(plan):
-        (direct,) = release.find(Task("sizes", name).name)
-        out[name] = Rows(float(direct.counts), direct.sigma)
+        if plan.table[name].public_rows is None:
+            (direct,) = release.find(Task("sizes", name).name)
+            out[name] = Rows(float(direct.counts), direct.sigma)
+    out = _with_public_sizes(plan, out, degrees)
     # Rows without owner are nobody's degree, and blank rows are counted by degrees alone.
     owned = [name for name in out if is_centred(plan, name)]
     keys = {name: plan.database[name].key[plan.promise.owning[name]] for name in owned}
@@ -256,6 +261,28 @@ def _known_sizes(plan: Plan, release: Release, degrees: Mapping[Task, NoisyMargi
         own = plan.promise.owning[name]
         owners = out[plan.database[name].key[own].target]
         out[name] = modest(out[name], owners, bound=plan.promise.bounds[name, own])
+    return out
+
+
+def _with_public_sizes(
+    plan: Plan, measured: Mapping[str, Rows], degrees: Mapping[Task, NoisyMarginal]
+) -> dict[str, Rows]:
+    """Add public numbers of rows, less those that bounds leave out, by what degrees tell: nothing else is counted."""
+    out: dict[str, Rows] = {}
+    kept: dict[str, float] = {}
+    for name in weaving_order(plan):
+        declared, own, most = plan.table[name].public_rows, plan.promise.owning.get(name), math.inf
+        kept[name] = 1.0
+        if own is not None:
+            key, bound = plan.database[name].key[own], plan.promise.bounds[name, own]
+            task = Task("domains", key.target, degree(name, own))
+            if task in degrees:
+                kept[name] = kept_share(degrees[task], fine_degrees(plan, name, own), bound=bound)
+            kept[name] *= kept[key.target]
+            owners = out[key.target]
+            if is_centred(plan, name) and owners.rows > BAND * owners.sigma:
+                most = bound * owners.rows
+        out[name] = measured[name] if declared is None else Rows(min(declared * kept[name], most), 0.0)
     return out
 
 

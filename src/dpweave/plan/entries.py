@@ -165,6 +165,9 @@ class TablePlan:
     keys: tuple[KeyPlan, ...] = ()
     mechanism: str = "auto"
     rows: int | None = None
+    """About how many rows there are, for forecasts; with ``rows_public`` exactly how many."""
+    rows_public: bool = False
+    """The number of rows is no secret: it is not measured, and a copy has as many."""
     weight: float = 1.0
     namespace: str | None = None
     model_cells: int | None = None
@@ -187,6 +190,11 @@ class TablePlan:
     def key(self) -> Mapping[str, KeyPlan]:
         """Key plans by name."""
         return {k.key.name: k for k in self.keys}
+
+    @property
+    def public_rows(self) -> int | None:
+        """The number of rows where it is public."""
+        return self.rows if self.rows_public else None
 
     @property
     def modelled(self) -> tuple[ColumnPlan, ...]:
@@ -249,7 +257,7 @@ def workload_from_dict(data: Mapping[str, Any]) -> WorkloadPlan:
     return WorkloadPlan(names("columns of a workload", data.get("columns", [])), data.get("weight", 1.0))
 
 
-_PLAIN_FIELDS = ("mechanism", "rows", "weight", "namespace", "model_cells")
+_PLAIN_FIELDS = ("mechanism", "rows", "rows_public", "weight", "namespace", "model_cells")
 _DEFAULTS = {f.name: f.default for f in fields(TablePlan)}
 
 

@@ -79,6 +79,8 @@ class TableOutlook:
     """Those of them of which it is modelled whether they are null."""
     cells: int | None
     """Cells of all one-way marginals, where every domain is declared."""
+    public_rows: int | None = None
+    """Number of rows that was declared public: exact and free."""
 
 
 @dataclass(frozen=True)

@@ -141,6 +141,7 @@ class Plan(DeclaredPlan):
             isinstance(table.rows, bool) or not isinstance(table.rows, int) or table.rows < 0
         ):
             raise PlanError(f"rows of table {table.name!r} must be a whole number of at least 0, not {table.rows!r}")
+        self._check_public_rows(table)
         for key in table.keys:
             where = f"the foreign key {key.key.name!r} of {table.name!r}"
             for name in key.key.columns:
@@ -184,6 +185,18 @@ class Plan(DeclaredPlan):
                     else "leads to a private table, so its role is owning, shared or linking"
                 )
                 raise PlanError(f"{where} {need}, not {key.role}")
+
+    def _check_public_rows(self, table: TablePlan) -> None:
+        """Refuse a public number of rows where there is none, or where other rows dictate it."""
+        where = f"rows_public of table {table.name!r}"
+        if not isinstance(table.rows_public, bool):
+            raise PlanError(f"{where} must be true or false, not {table.rows_public!r}")
+        if table.rows_public and table.rows is None:
+            raise PlanError(f"{where} says that the number of rows is public, but rows does not say it; add rows = N")
+        if table.rows_public and table.name in self.public:
+            raise PlanError(f"{where} means nothing: a public table is copied as it is; drop it")
+        if table.rows_public and table.external is not None:
+            raise PlanError(f"{where} cannot hold: a copy has as many rows as were made elsewhere; drop it")
 
     def _check_within(self, table: TablePlan, key: KeyPlan, where: str) -> None:
         """Refuse a key that stays within units where another one says who may meet; the promise refuses rows that are not of one unit."""

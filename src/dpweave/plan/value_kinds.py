@@ -24,7 +24,7 @@ KINDS: Mapping[str, tuple[str, tuple[type, ...]]] = {
 }
 
 PLAN = {"constraints": "list", "workloads": "list"}
-TABLE = {"unique": "list", "mechanism": "text", "namespace": "text"}
+TABLE = {"unique": "list", "mechanism": "text", "namespace": "text", "rows_public": "flag"}
 COLUMN = {"type": "text", "nullable": "flag"}
 DOMAIN = {
     "learn": "flag",

@@ -116,6 +116,16 @@ def caveats(columns: Sequence[Guarantee], external: Sequence[Mapping[str, Any]],
     return (*elsewhere, *said_together(columns))
 
 
+def said_of_sizes(rows: Mapping[str, int], *, neighbours: str) -> tuple[str, ...]:
+    """Say which numbers of rows were declared public. They come from whoever wrote the plan, not from a mechanism."""
+    hidden = neighbours == "entity"
+    outside = "it is a fact outside the promise, which is about everything else given that number"
+    known = "neighbours have the same sizes, so it is not hidden anyway"
+    return tuple(
+        f"the number of rows of {t} was declared public: {n:,}; {outside if hidden else known}" for t, n in rows.items()
+    )
+
+
 def said_together(columns: Sequence[Guarantee]) -> tuple[str, ...]:
     """Say to how much guarantees add up, in four digits and never too small; nothing where there is one table."""
     if len(columns) < 2:

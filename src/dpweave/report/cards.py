@@ -43,7 +43,9 @@ def _one_table(view: TableView) -> str:
     if view.measured_rows is not None:
         band = f" ± {2 * view.rows_sigma:,.0f}" if view.rows_sigma else ""
         size += f"; measured {view.measured_rows:,.0f}{band} within the bounds"
-    if view.used_rows is not None and (view.measured_rows is None or abs(view.used_rows - view.measured_rows) >= 0.5):
+    if view.public_rows is not None:
+        size += f"; {view.public_rows:,} declared public, not measured"
+    elif view.used_rows is not None and (view.measured_rows is None or abs(view.used_rows - view.measured_rows) >= 0.5):
         size += f"; {view.used_rows:,.0f} used, by all counts together"
     how = f", fitted by {escape(view.mechanism)}" if view.mechanism else ""
     plots = "".join(_column(c) for c in view.columns)

@@ -51,6 +51,8 @@ class TableView:
     rows_sigma: float | None
     used_rows: float | None
     """The number that the copy goes by, from all counts together."""
+    public_rows: int | None
+    """The number that was declared public, and so not measured."""
     mechanism: str | None
     columns: tuple[Distribution, ...]
     unmodelled: tuple[tuple[str, str], ...]
@@ -126,6 +128,7 @@ def _table(model: Model, coded: CodedDatabase, name: str) -> TableView:
         None if size is None else float(size.marginal.counts),
         None if size is None else size.marginal.sigma,
         None if role == "public" else model.sizes.get(name),
+        plan.table[name].public_rows,
         _mechanism(model, name),
         columns,
         unmodelled,

@@ -88,6 +88,15 @@ def combined(direct: Rows, owners: Rows, marginal: NoisyMarginal, edges: tuple[i
     return Rows(rows, min(error, direct.sigma), loose)
 
 
+def kept_share(marginal: NoisyMarginal, edges: tuple[int, ...], *, bound: int) -> float:
+    """Share of all rows that a ``bound`` on what one owner has leaves to be counted; 1 where no larger degree is beyond doubt."""
+    last = _tail(marginal)
+    kept, every = (_below(marginal, edges, end=last + 1, bound=b) for b in (bound, edges[-1]))
+    if edges[last] <= bound or kept is None or every is None:
+        return 1.0
+    return min(kept.rows / every.rows, 1.0)
+
+
 def within_owners(child: Rows, owners: Rows, *, bound: int) -> tuple[Rows, Rows]:
     """Nearest numbers of rows, by their errors, of which owners have at most ``bound`` each: noisy ones may say more.
 

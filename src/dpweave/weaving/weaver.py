@@ -64,7 +64,7 @@ class Blueprint:
 
     plan: Plan
     sizes: Mapping[str, float]
-    """Noisy number of rows of each private table."""
+    """Number of rows of each private table within bounds: noisy, or from a public one."""
     tables: Mapping[str, FittedTable]
     public: Mapping[str, pa.Table]
     degrees: Mapping[tuple[str, str], tuple[tuple[int, ...], IntArray]] = field(default_factory=dict)
@@ -77,8 +77,10 @@ class Blueprint:
     """For keys to public tables, as (table, key), whose targets were counted one by one: how often each is led to, mean 1."""
 
     def whole(self, table: str) -> float:
-        """Rows of a table at scale 1: those that were brought, where it was made elsewhere, else its noisy size."""
-        fitted = self.tables.get(table)
+        """Rows of a table at scale 1: a public number, those that were brought, where it was made elsewhere, else its noisy size."""
+        fitted, declared = self.tables.get(table), self.plan.table[table].public_rows
+        if declared is not None:
+            return float(declared)
         return float(fitted.brought) if isinstance(fitted, ExternalTable) else self.sizes[table]
 
     def share(self, table: str, key: str) -> float:
@@ -133,6 +135,21 @@ class Blueprint:
         total = wanted * (degrees.sum() / kept if kept else 1.0)
         return match_total(degrees, min(round(total), most * len(degrees)), cap=most, rng=rng)
 
+    def exactly(self, table: str, key: str, degrees: IntArray, total: int, rng: np.random.Generator) -> IntArray:
+        """Scale degrees so that they add up to the ``total`` of a public number of rows, as far as declared limits allow.
+
+        The largest degree that stands out of noise is no limit here: the number is certain, and how large degrees get is not.
+        """
+        most = max(int(self._degree_groups(table, key)[-1]) - 1, -(-total // max(len(degrees), 1)))
+        planned = self.plan.table[table].key[key]
+        if is_single(self.plan, table, key):
+            most = 1
+        elif planned.degree_cap is not None:
+            most = min(most, planned.degree_cap)
+        elif self.plan.neighbours == "record" and self.plan.on_excess == "refuse":
+            most = min(most, self.plan.promise.bounds[table, key])
+        return match_total(degrees, min(total, most * len(degrees)), cap=most, rng=rng)
+
     def only_total(self, table: str, key: str) -> int | None:
         """The largest degree where nothing is known of degrees but their sum, else None."""
         groups = self._degree_groups(table, key)
@@ -150,7 +167,7 @@ class Blueprint:
         for name in weaving_order(self.plan):
             rows[name] = max(self.whole(name) * scale, 0.0)
             owning = self.plan.promise.owning.get(name)
-            if owning is None:
+            if owning is None or self.plan.table[name].public_rows is not None:
                 continue
             target = self.plan.database[name].key[owning].target
             if (name, owning) not in counted_keys(self.plan, target) or self.only_total(name, owning) is not None:
@@ -263,7 +280,10 @@ class Weaver:
             self._set_rows(name, part.share(size))
             return
         owned = min(int(degrees.sum()), MOST_UNSEEN * max(part.share(size), 1))
-        others = part.share(size * (1 - self._fabric.share(name, owning)))
+        share = self._fabric.share(name, owning)
+        others = part.share(size * (1 - share))
+        if self._plan.table[name].public_rows is not None:  # rounded so that all rows together are as many as declared
+            others = part.share(size) - (part.share(size * share) if len(degrees) else 0)
         self._set_rows(name, owned + others)
         self._own(name, owning, owned)
 
@@ -312,6 +332,9 @@ class Weaver:
         others = {c: values for c, values in state.codes[target].items() if c != degree(name, key)}
         degrees = deal(self._fabric.degrees_by_code(name, key, codes, rng), codes, others, rng)
         most, rng = self._fabric.only_total(name, key), state.rng("total", name, key, common=common)
+        if self._plan.table[name].public_rows is not None:
+            whole = self._fabric.whole(name) * self._fabric.share(name, key) * self._scale
+            return self._fabric.exactly(name, key, degrees, state.part_of(target).share(whole), rng)
         if most is None:
             return self._fabric.agreeing(name, key, degrees, rng)
         if not len(degrees):
