@@ -329,7 +329,7 @@ def _find_warnings(
     for table in plan.tables:
         if table.external is not None and table.external.rho is None and table.external.epsilon:
             yield (
-                f"{table.name} was made elsewhere and is charged rho {table.external.cost:.3g} for its {table.external}; "
+                f"{table.name} was made elsewhere and declares {table.external} (charged as rho {table.external.cost:.3g}); "
                 "if its mechanism was accounted in rho, declare that instead, which is usually far less"
             )
     yield from said_together([Guarantee(table, 0.0, epsilon, delta) for table in plan.protect])
