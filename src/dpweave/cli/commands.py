@@ -155,7 +155,7 @@ def draft(
     Reads the catalogue and never a row. The plan says who is protected, how many rows one unit may own, and which
     values each column can take. All of it is public.
     """
-    from dpweave.explain.draft_notes import draft_text
+    from dpweave.explain.draft_notes import draft_text, not_copied
 
     require_free_file(out, force=force)
     plan, text = draft_text(
@@ -166,12 +166,19 @@ def draft(
         max_degree=max_degree,
     )
     write_text(out, text)
+    left_out = not_copied(source)
     if as_json:
         say_json(
-            {"plan": str(out), "protect": list(plan.protect), "public": list(plan.public), "content": plan.to_dict()}
+            {
+                "plan": str(out),
+                "protect": list(plan.protect),
+                "public": list(plan.public),
+                "not_copied": list(left_out),
+                "content": plan.to_dict(),
+            }
         )
     else:
-        say(after_draft(plan, out), quiet=quiet)
+        say(after_draft(plan, out, left_out=left_out), quiet=quiet)
 
 
 @app.command()
@@ -237,7 +244,10 @@ def fit(
             }
         )
     else:
-        say(f"{spent_words(model.certificate, asked=epsilon)}\nWrote {out}. Next: dpweave sample {out} -o copy.duckdb", quiet=quiet)
+        say(
+            f"{spent_words(model.certificate, asked=epsilon)}\nWrote {out}. Next: dpweave sample {out} -o copy.duckdb",
+            quiet=quiet,
+        )
 
 
 @app.command()

@@ -43,13 +43,16 @@ def say_json(content: object) -> None:
     typer.echo(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False, default=str))
 
 
-def after_draft(plan: Plan, out: Path) -> str:
+def after_draft(plan: Plan, out: Path, *, left_out: tuple[str, ...] = ()) -> str:
     """Return what to say once a draft is written: who is protected, what is not modelled, what comes next."""
-    from dpweave.explain.draft_notes import said_of_second_owner
+    from dpweave.explain.draft_notes import said_of_left_out, said_of_second_owner
+    from dpweave.plan.drafting import looks_like_a_key
     from dpweave.schema.domain import Learn, Opaque
 
     private = [plan.table[n] for n in plan.promise.private]
-    opaque = [f"{t.name}.{c.name}" for t in private for c in t.columns if isinstance(c.domain, Opaque)]
+    hidden = [(f"{t.name}.{c.name}", c.column) for t in private for c in t.columns if isinstance(c.domain, Opaque)]
+    keys = [name for name, column in hidden if looks_like_a_key(column)]
+    opaque = [name for name, column in hidden if not looks_like_a_key(column)]
     learned = [f"{t.name}.{c.name}" for t in private for c in t.columns if isinstance(c.domain, Learn)]
     lines = [f"Wrote {out}. Nothing was read but the catalogue."]
     lines.append(
@@ -67,6 +70,12 @@ def after_draft(plan: Plan, out: Path) -> str:
     ]
     if opaque:
         lines.append(f"Not modelled, because they look like identifiers or prose: {', '.join(opaque)}.")
+    if keys:
+        lines.append(
+            f"Not modelled, and look like keys: {', '.join(keys)}. If one leads to a table, declare a foreign key."
+        )
+    if left_out:
+        lines.append(said_of_left_out(left_out))
     if learned:
         lines.append(f"{len(learned)} domains are to be learned under the budget; declare those you know.")
     lines.append(f"Next: edit it, then dpweave explain {out} --epsilon 1")
