@@ -83,7 +83,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     >>> nearest("x", ["customers", "orders"])
     'known are customers, orders'
     """
-    names = sorted(known)
+    names = sorted(set(known))
     close = get_close_matches(name, names, n=1, cutoff=0.6)
     if close:
         return f"did you mean {close[0]!r}?"

@@ -7,10 +7,10 @@ import sqlite3
 import duckdb
 import pytest
 
-from dpweave.engines.duckdb.catalogue import reflect_duckdb
+from dpweave.engines.duckdb.catalogue import left_out_by_duckdb, reflect_duckdb
 from dpweave.engines.duckdb.types import type_of_duckdb
-from dpweave.engines.postgres.catalogue import reflect_postgres
-from dpweave.engines.sqlite.catalogue import reflect_sqlite
+from dpweave.engines.postgres.catalogue import left_out_by_postgres, reflect_postgres
+from dpweave.engines.sqlite.catalogue import left_out_by_sqlite, reflect_sqlite
 from dpweave.engines.sqlite.types import type_of_sqlite
 from dpweave.schema.database import Column, Database, ForeignKey, Table, Type
 from dpweave.schema.proposed_keys import propose_keys
@@ -141,7 +141,7 @@ def test_postgres_catalogue_without_permission_to_read_a_row(postgres) -> None:
         CREATE TABLE "Parent" (a int, b varchar(5), c bigint UNIQUE, PRIMARY KEY (b, a));
         CREATE TABLE child (id bigint PRIMARY KEY, a int, b varchar(5), c bigint REFERENCES "Parent" (c), m mood, how_old age,
           money numeric(10,2), free numeric, tags text[], t timestamptz, d date, u uuid, j jsonb, raw bytea, fixed char(3),
-          f real, b2 boolean, net inet, clock time, FOREIGN KEY (b, a) REFERENCES "Parent" (b, a));
+          f real CHECK (f > 0), b2 boolean, net inet, clock time, FOREIGN KEY (b, a) REFERENCES "Parent" (b, a));
         CREATE SCHEMA other;
         CREATE TABLE other.child (id int PRIMARY KEY, up bigint REFERENCES public.child, loop int REFERENCES other.child);
         CREATE UNIQUE INDEX lone ON other.child (up); CREATE UNIQUE INDEX partial ON other.child (loop) WHERE loop > 0;
@@ -158,6 +158,8 @@ def test_postgres_catalogue_without_permission_to_read_a_row(postgres) -> None:
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             connection.execute("SELECT * FROM child")
         found = reflect_postgres(connection)
+        left_out = left_out_by_postgres(connection)
+    assert left_out == ("child: CHECK ((f > (0)::double precision))", "view seen", "view kept")
     assert found.names == ("Parent", "child", "other.child", "parted")
     assert found["Parent"].primary_key == ("b", "a")
     assert set(found["child"].foreign_keys) == {
@@ -173,6 +175,26 @@ def test_postgres_catalogue_without_permission_to_read_a_row(postgres) -> None:
     )
     assert ", ".join(f"{c.name} {c.type}" for c in found["child"].columns) == expected
     assert not found["child"].column["how_old"].nullable
+
+
+def test_checks_and_views_that_no_copy_has() -> None:
+    made = (
+        "CREATE TABLE pay (id INTEGER PRIMARY KEY, amount INTEGER CHECK (amount > 0), word TEXT DEFAULT 'CHECK (x)')",
+        "CREATE TABLE plain (id INTEGER PRIMARY KEY)",
+        "CREATE VIEW large AS SELECT * FROM pay",
+    )
+    with duckdb.connect() as ducks:
+        for statement in made:
+            ducks.execute(statement)
+        assert left_out_by_duckdb(ducks) == ("pay: CHECK((amount > 0))", "view large")
+    lites = sqlite3.connect(":memory:")
+    for statement in (
+        *made,
+        "CREATE TABLE two (a TEXT check(a <> ''), b TEXT, CONSTRAINT c CHECK (b <> a)) -- CHECK (",
+    ):
+        lites.execute(statement)
+    assert left_out_by_sqlite(lites) == ("pay: 1 CHECK", "two: 2 CHECK", "view large")
+    lites.close()
 
 
 def bare(**tables: dict[str, str]) -> Database:

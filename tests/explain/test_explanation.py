@@ -12,6 +12,7 @@ from dpweave.budget.allocation import allocate
 from dpweave.budget.tasks import is_learned
 from dpweave.cli import demo
 from dpweave.errors import UsageError
+from dpweave.explain.draft_notes import comments
 from dpweave.plan.plan import Plan
 from dpweave.plan.relations import relations
 from dpweave.privacy.accounting import gaussian_rho
@@ -178,6 +179,37 @@ def test_a_bound_is_recommended_where_sizes_are_declared(shop):
         return link.best_max_degree
 
     assert 1 <= bound(0.5, 20_000) < bound(0.5, 300_000)
+
+
+def test_no_bound_above_1_is_recommended_for_a_unique_key():
+    text = TOML.replace("max_degree = 60", 'max_degree = 3\nmethod = "pgd"').replace("bins = 5000", "bins = 5")
+    text = text.replace("[tables.visits]\n", "[tables.visits]\nrows = 100000\n").replace("rows = 200", "rows = 100000")
+    unique = text.replace("[tables.visits]\n", '[tables.visits]\nunique = [["person"]]\n')
+
+    def best(toml):
+        (link,) = Plan.from_toml(toml).explain(epsilon=10.0, delta=1e-6).forecast.links
+        return link.best_max_degree
+
+    assert best(text) > best(unique) == 1
+
+
+def test_advice_on_bounds_is_the_same_everywhere(plan, said):
+    """Owned rows in files: a bound is cheap. Where a row may have no owner, or under record: noise grows with it."""
+    dear = Plan.from_toml(TOML.replace('person = { type = "int64", nullable = false', 'person = { type = "int64"'))
+    for found, cheap in ((plan, True), (dear, False), (replace(plan, neighbours="record"), False)):
+        (warning,) = (w for w in found.explain(epsilon=1.0, delta=1e-6).warnings if "can own 60 rows" in w)
+        (note,) = comments(found).keys["visits", "person"]
+        assert ("hides next to nothing" in warning) == ("hides next to nothing" in note) == cheap
+        assert "in proportion" in warning
+        assert "in proportion" in note
+
+
+def test_guessed_rows_are_said_above_what_rests_on_them(plan, said):
+    text = str(said)
+    assert text.index("visits declares no rows") < text.index("How well links can be learned") < text.index("Time and")
+    assert "is taken to have 10,000" in text.replace("\n ", "")
+    declared = TOML.replace("[tables.visits]\n", "[tables.visits]\nrows = 1000\n")
+    assert "guessed" not in str(Plan.from_toml(declared).explain(epsilon=1.0, delta=1e-6))
 
 
 def test_time_and_memory_grow_with_rows_columns_and_mechanism(plan):

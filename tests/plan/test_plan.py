@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -11,8 +12,10 @@ import pyarrow as pa
 import pytest
 
 import dpweave as dw
+from dpweave.cli.screen import after_draft
 from dpweave.errors import PlanError, SourceError, TargetError
-from dpweave.plan.entries import ColumnPlan, KeyPlan, Shares, TablePlan
+from dpweave.explain.draft_notes import draft_text, not_copied
+from dpweave.plan.entries import ColumnPlan, KeyPlan, Shares, TablePlan, WorkloadPlan
 from dpweave.plan.plan import Plan
 from dpweave.schema.database import Column, ForeignKey, Type
 from dpweave.schema.domain import Bins, Categories, Learn, Opaque, even_bins
@@ -48,6 +51,51 @@ def test_a_draft_knows_who_owns_what(plan):
     assert plan.table["customers"].column["born"].domain == Learn()
     assert plan.table["orders"].column["customer"].domain is None
     assert plan.table["staff"].column["note"].domain == Opaque()
+
+
+def test_a_decimal_without_places_does_not_lose_its_cents(tmp_path):
+    path = tmp_path / "pay.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.execute(
+            "CREATE TABLE pay (id INTEGER PRIMARY KEY, amount NUMERIC, fee DECIMAL(8,2), number NUMERIC UNIQUE)"
+        )
+        connection.executemany("INSERT INTO pay VALUES (?, ?, ?, ?)", [(i, 0.25, 0.25, i) for i in range(400)])
+    connection.close()
+    drafted, text = draft_text(path, protect=("pay",))
+    types = {c.name: str(c.column.type) for c in drafted.table["pay"].columns}
+    assert types == {"id": "int64", "amount": "float64", "fee": "decimal(8,2)", "number": "decimal"}
+    assert text.count("declared without places, so read as a float") == 1
+    declared = drafted.replace_domain("pay", "amount", even_bins(Type("float", bits=64), 0.0, 1.0, 4))
+    copy = dw.fit(path, declared, epsilon=50.0, delta=1e-6, insecure_seed=1).sample(seed=1)
+    drawn = [v for v in copy["pay"]["amount"].to_pylist() if v is not None]
+    assert sum(0.25 <= v < 0.5 for v in drawn) > 0.9 * len(drawn)
+    bare = Plan.from_toml(drafted.to_toml().replace('"float64"', '"decimal"'))
+    assert any("pay.amount is a decimal without places" in w for w in bare.explain(epsilon=1.0, delta=1e-6).warnings)
+    assert not any("without places" in w for w in drafted.explain(epsilon=1.0, delta=1e-6).warnings)
+
+
+def test_a_text_that_is_a_key_by_name_is_not_called_prose(tmp_path):
+    with duckdb.connect(str(tmp_path / "a.duckdb")) as connection:
+        connection.execute(
+            "CREATE TABLE people (id INTEGER PRIMARY KEY, title_id TEXT, title TEXT, age INTEGER CHECK (age > 0))"
+        )
+    drafted, text = draft_text(tmp_path / "a.duckdb", protect=("people",))
+    notes = {line.split(" = ")[0]: line.partition("  # ")[2] for line in text.splitlines()}
+    assert notes["title_id"].startswith("looks like a key that is not declared")
+    assert notes["title"] == "looks like an identifier or prose"
+    left_out = not_copied(tmp_path / "a.duckdb")
+    assert left_out == ("people: CHECK((age > 0))",)
+    screen = after_draft(drafted, tmp_path / "plan.toml", left_out=left_out).replace("\n", " ")
+    assert "identifiers or prose: people.title." in screen
+    assert "look like keys: people.title_id." in screen
+    for said in (screen, text.replace("\n# ", " ")):
+        assert "Not copied, CHECK constraints and views of the source: people: CHECK((age > 0))." in said
+
+
+def test_an_unknown_column_of_a_workload_is_answered_with_each_name_once(plan):
+    with pytest.raises(PlanError, match=r"there is no column 'orders\.zzzzzzzzzzzz'") as refused:
+        replace(plan, workloads=(WorkloadPlan(("orders.zzzzzzzzzzzz", "customers.born")),))
+    assert str(refused.value).count("orders.customer") == 1
 
 
 def test_a_draft_reads_no_row():

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpweave.cli import demo
-from dpweave.explain.draft_notes import comments, draft_text
-from dpweave.plan.entries import ColumnPlan, KeyPlan, Shares, TablePlan
+from dpweave.explain.draft_notes import HEAD, comments, draft_text
+from dpweave.plan.entries import ColumnPlan, KeyPlan, Shares, TablePlan, domain_from_value
 from dpweave.plan.plan import Plan
 from dpweave.plan.toml_text import plan_text
 from dpweave.schema.database import Column, ForeignKey, Type
@@ -99,6 +101,17 @@ def test_comments_change_nothing_and_say_what_each_choice_means(tmp_path):
     ):
         assert words in plain, words
     assert 'name = { type = "text", nullable = false, domain = "opaque" }  # looks like an identifier or prose' in text
+
+
+def test_every_form_of_a_domain_in_the_docs_and_in_a_draft_is_one():
+    page = (Path(__file__).parents[2] / "docs" / "choosing.md").read_text(encoding="utf-8")
+    forms = [*re.findall(r"^\| `([^`]+)` \|", page.split("## Domains")[1].split("## Shares")[0], re.MULTILINE)]
+    forms += [form for line in HEAD for form in re.findall(r"domain = (\S+|\[.*?\]|\{.*?\})(?=:| or )", line)]
+    assert len(forms) >= 14
+    for form in (f for f in forms if f != "domain =" and not f.startswith("step")):
+        column = Column("c", Type("text") if re.search(r'\["', form) else Type("integer", bits=64))
+        found = domain_from_value("c", column, tomllib.loads(f"domain = {form}")["domain"])
+        assert (found is None) == (form == '"key"'), form
 
 
 def test_a_draft_that_names_nobody_proposes_people_and_publishes_nothing(tmp_path):

@@ -131,9 +131,10 @@ def _require_left(left: Mapping[str, Fraction], elsewhere: Cost, *, epsilon: flo
     for table, rest in left.items():
         if not rest > 0:
             spent = elsewhere.rho[table]
+            taken = f"{epsilon_of_rho(spent, delta=delta):.4g}"
             raise BudgetError(
-                f"tables made elsewhere declare rho {spent:g} for {table!r}, which leaves nothing of epsilon {epsilon:g}; "
-                f"ask for more than {epsilon_of_rho(spent, delta=delta):.4g}, or declare the rho of their mechanism"
+                f"tables made elsewhere take epsilon {taken} (rho {spent:g}) of {table!r}, which leaves nothing of epsilon "
+                f"{epsilon:g}; ask for more than {taken}, or declare the rho of their mechanism"
             )
 
 

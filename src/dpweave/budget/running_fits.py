@@ -68,7 +68,7 @@ def begin(
             if found is None or found.cap is None:
                 raise
             left = found.affordable(tables, delta=delta, spent_delta=limit.delta, elsewhere=elsewhere)
-            raise BudgetError(f"{refusal}; {_hint(found, left)} at delta {delta:g}") from None
+            raise BudgetError(f"{_hint(found, left)} at delta {delta:g} ({refusal})") from None
         try:
             yield ledger
         finally:
@@ -86,9 +86,11 @@ def _closed(ledger: Ledger) -> bool:
 
 def _hint(found: DatabaseSummary, left: float) -> str:
     """Say which ε a cap leaves, and how many runs may still take of it."""
+    assert found.cap is not None
     going = len(found.reserved)
     held = f"with {going} run{'s' * (going != 1)} not ended yet, " if going else ""
-    return held + (f"ask for epsilon {left:g} or less" if left else "it leaves nothing")
+    rest = f"ask for epsilon {left:g} or less" if left else "it leaves nothing"
+    return f"the cap of epsilon {found.cap.epsilon:g} leaves less than this run may spend: {held}{rest}"
 
 
 @contextmanager

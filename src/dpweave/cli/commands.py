@@ -22,10 +22,12 @@ from dpweave.cli.screen import (
     complain,
     database_dict,
     database_words,
+    rows_apart,
     sample_words,
     say,
     say_json,
     spent_words,
+    unspent,
 )
 from dpweave.engines.staging import write_text
 from dpweave.errors import DpweaveError, UsageError
@@ -153,7 +155,7 @@ def draft(
     Reads the catalogue and never a row. The plan says who is protected, how many rows one unit may own, and which
     values each column can take. All of it is public.
     """
-    from dpweave.explain.draft_notes import draft_text
+    from dpweave.explain.draft_notes import draft_text, not_copied
 
     require_free_file(out, force=force)
     plan, text = draft_text(
@@ -164,12 +166,19 @@ def draft(
         max_degree=max_degree,
     )
     write_text(out, text)
+    left_out = not_copied(source)
     if as_json:
         say_json(
-            {"plan": str(out), "protect": list(plan.protect), "public": list(plan.public), "content": plan.to_dict()}
+            {
+                "plan": str(out),
+                "protect": list(plan.protect),
+                "public": list(plan.public),
+                "not_copied": list(left_out),
+                "content": plan.to_dict(),
+            }
         )
     else:
-        say(after_draft(plan, out), quiet=quiet)
+        say(after_draft(plan, out, left_out=left_out), quiet=quiet)
 
 
 @app.command()
@@ -228,10 +237,18 @@ def fit(
         keep(model, out, ledger=ledger, force=force)
     if as_json:
         say_json(
-            {"model": str(out), "sizes": dict(model.sizes), "certificate": json.loads(model.certificate.to_json())}
+            {
+                "model": str(out),
+                "sizes": dict(model.sizes),
+                "unspent": unspent(model.certificate, epsilon),
+                "certificate": json.loads(model.certificate.to_json()),
+            }
         )
     else:
-        say(f"{spent_words(model.certificate)}\nWrote {out}. Next: dpweave sample {out} -o copy.duckdb", quiet=quiet)
+        say(
+            f"{spent_words(model.certificate, asked=epsilon)}\nWrote {out}. Next: dpweave sample {out} -o copy.duckdb",
+            quiet=quiet,
+        )
 
 
 @app.command()
@@ -271,11 +288,12 @@ def sample(
                 "scale": scale,
                 "seed": seed,
                 "rows": copy.rows,
+                **rows_apart(copy, loaded.plan.public),
                 "repairs": dict(copy.repairs),
             }
         )
     else:
-        say(sample_words(copy, without_password(out)), quiet=quiet)
+        say(sample_words(copy, without_password(out), public=loaded.plan.public), quiet=quiet)
 
 
 @app.command()
@@ -365,11 +383,14 @@ def run(
                 "target": without_password(out),
                 "report": str(page),
                 "rows": copy.rows,
+                **rows_apart(copy, chosen.public),
+                "unspent": unspent(fitted.certificate, epsilon),
                 "certificate": certificate,
             }
         )
     else:
-        say(f"{spent_words(fitted.certificate)}\nWrote {without_password(out)}, {kept} and {page}.", quiet=quiet)
+        said = sample_words(copy, without_password(out), public=chosen.public)
+        say(f"{spent_words(fitted.certificate, asked=epsilon)}\n{said}\nWrote {kept} and {page}.", quiet=quiet)
 
 
 @app.command()

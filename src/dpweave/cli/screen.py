@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from dpweave.budget.spending import DatabaseSummary
@@ -42,13 +43,16 @@ def say_json(content: object) -> None:
     typer.echo(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False, default=str))
 
 
-def after_draft(plan: Plan, out: Path) -> str:
+def after_draft(plan: Plan, out: Path, *, left_out: tuple[str, ...] = ()) -> str:
     """Return what to say once a draft is written: who is protected, what is not modelled, what comes next."""
-    from dpweave.explain.draft_notes import said_of_second_owner
+    from dpweave.explain.draft_notes import said_of_left_out, said_of_second_owner
+    from dpweave.plan.drafting import looks_like_a_key
     from dpweave.schema.domain import Learn, Opaque
 
     private = [plan.table[n] for n in plan.promise.private]
-    opaque = [f"{t.name}.{c.name}" for t in private for c in t.columns if isinstance(c.domain, Opaque)]
+    hidden = [(f"{t.name}.{c.name}", c.column) for t in private for c in t.columns if isinstance(c.domain, Opaque)]
+    keys = [name for name, column in hidden if looks_like_a_key(column)]
+    opaque = [name for name, column in hidden if not looks_like_a_key(column)]
     learned = [f"{t.name}.{c.name}" for t in private for c in t.columns if isinstance(c.domain, Learn)]
     lines = [f"Wrote {out}. Nothing was read but the catalogue."]
     lines.append(
@@ -66,28 +70,64 @@ def after_draft(plan: Plan, out: Path) -> str:
     ]
     if opaque:
         lines.append(f"Not modelled, because they look like identifiers or prose: {', '.join(opaque)}.")
+    if keys:
+        lines.append(
+            f"Not modelled, and look like keys: {', '.join(keys)}. If one leads to a table, declare a foreign key."
+        )
+    if left_out:
+        lines.append(said_of_left_out(left_out))
     if learned:
         lines.append(f"{len(learned)} domains are to be learned under the budget; declare those you know.")
     lines.append(f"Next: edit it, then dpweave explain {out} --epsilon 1")
-    return "\n".join(textwrap.fill(line, 80, break_on_hyphens=False, break_long_words=False) for line in lines)
+    return "\n".join(_fold(line) for line in lines)
 
 
-def sample_words(copy: SyntheticDatabase, target: str) -> str:
+def rows_apart(copy: SyntheticDatabase, public: Sequence[str]) -> dict[str, int]:
+    """Return how many rows of a copy are synthetic, and how many were copied from public tables as they are."""
+    copied = sum(n for table, n in copy.rows.items() if table in public)
+    return {"synthetic_rows": sum(copy.rows.values()) - copied, "copied_rows": copied}
+
+
+def sample_words(copy: SyntheticDatabase, target: str, *, public: Sequence[str]) -> str:
     """Return what was written where, and which rows had to be mended to keep the plan's rules."""
     mended = [f"Mended {n:,} rows to keep {rule}." for rule, n in copy.repairs.items() if n]
-    return "\n".join(
-        [
-            f"Wrote {sum(copy.rows.values()):,} rows in {len(copy)} tables to {target}.",
-            *(textwrap.fill(m, 80) for m in mended),
-        ]
-    )
+    rows, tables = rows_apart(copy, public), sum(name in public for name in copy)
+    said = f"Wrote {rows['synthetic_rows']:,} synthetic rows in {_tables(len(copy) - tables)} to {target}."
+    if tables:
+        said += f" Copied {rows['copied_rows']:,} rows of {_tables(tables, 'public ')} as they are."
+    return "\n".join(_fold(words) for words in (said, *mended))
 
 
-def spent_words(certificate: Certificate) -> str:
-    """Return the promise and what it cost, folded."""
+def _fold(text: str) -> str:
+    return textwrap.fill(text, 80, break_on_hyphens=False, break_long_words=False)
+
+
+def _tables(count: int, kind: str = "") -> str:
+    return f"{count} {kind}table{'s' * (count != 1)}"
+
+
+ROUNDING = 0.01
+"""Part of epsilon that may stay unspent without a word. What rounding leaves is far below it, and a part as small as this is not
+worth a change of plan: from 0.1 % to 5 % it hardly matters."""
+
+
+def unspent(certificate: Certificate, asked: float) -> dict[str, float]:
+    """Return how much of the epsilon that was asked for each protected table has left, where it is more than a rounding."""
+    left = {g.table: asked - g.epsilon for g in certificate.tables}
+    return {table: rest for table, rest in left.items() if rest > ROUNDING * asked}
+
+
+def spent_words(certificate: Certificate, *, asked: float | None = None) -> str:
+    """Return the promise and what it cost, folded; and what is left of ``asked``, the epsilon that might have been spent."""
     tables = ", ".join(f"{g.table} epsilon {g.epsilon:.4g}" for g in certificate.tables)
     text = f"{certificate.statement} Spent: {tables}, at delta {certificate.delta:g} ({certificate.neighbours} neighbours)."
-    notes = (f"Mind: {caveat}." for caveat in certificate.caveats)
+    notes = [f"Mind: {caveat}." for caveat in certificate.caveats]
+    if left := unspent(certificate, asked or 0.0):
+        rest = ", ".join(f"{table} {value:.3g}" for table, value in left.items())
+        notes.append(
+            f"Not spent of epsilon {asked:g}: {rest}. What this plan measures did not need it, and the "
+            "ledger counts only what was spent."
+        )
     return "\n".join(textwrap.fill(words, 80, break_on_hyphens=False) for words in (text, *notes))
 
 

@@ -71,6 +71,13 @@ class Source(ABC):
         with self.masked("its catalogue cannot be read"):
             return self._reflect()
 
+    @cached_property
+    @final
+    def not_copied(self) -> tuple[str, ...]:
+        """CHECK constraints and views, in words: no plan holds them, so no copy has them. Reads the catalogue alone."""
+        with self.masked("its catalogue cannot be read"):
+            return self._not_copied()
+
     @final
     def declare(self, database: Database) -> None:
         """Take keys and types from a plan. A column of another stored type is cast, with null for failures."""
@@ -268,6 +275,9 @@ class Source(ABC):
 
     @abstractmethod
     def _reflect(self) -> Database: ...
+
+    def _not_copied(self) -> tuple[str, ...]:
+        return ()
 
     @abstractmethod
     def _engine_table(self, name: str) -> Table:

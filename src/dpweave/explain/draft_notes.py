@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dpweave.explain.explain_plan import has_cheap_bound
 from dpweave.explain.explanation_text import short
-from dpweave.plan.drafting import owned_by, propose_protect, sounds_like_people
+from dpweave.plan.drafting import looks_like_a_key, owned_by, propose_protect, sounds_like_people
 from dpweave.plan.toml_text import Comments, plan_text
 from dpweave.schema.domain import Opaque
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from dpweave.plan.entries import ColumnPlan, KeyPlan
     from dpweave.plan.explanation import Explanation, Learned
     from dpweave.plan.plan import Plan
+    from dpweave.schema.database import Column, Database
 
 CANDIDATES = 6
 USUAL_EPSILON, USUAL_DELTA = 1.0, 1e-6
@@ -27,8 +29,11 @@ HEAD = (
     "the data is itself private. Declare what you know without looking, and let the rest be learned.",
     "Domains of columns:",
     '  domain = "learn": measured with noise, which costs budget',
+    "  domain = { learn = true, low = 0, high = 99, bins = 20 }: learned too, but inside what you know; one end is enough",
     '  domain = ["a", "b"] or { values = ["a", "b"], other = true }: these values, and perhaps others',
     "  domain = { low = 0, high = 99, bins = 20 }: a range; what lies outside counts as its first or last bin",
+    "  domain = { edges = [0, 18, 65, 120] }: bins of your own, each from one edge to below the next",
+    "  step = 0.01 beside a range or edges: floats come out as multiples of it",
     '  domain = "opaque": not modelled, filled with placeholders; domain = "key": dictated by keys',
 )
 BEFORE = {
@@ -65,17 +70,44 @@ def draft_text(
         database = opened.database if opened.declares_keys else propose_keys(opened.database)
         complete = propose_protect(database, protect=protect, public=public)
         plan = draft_plan(database, protect=complete, public=public, neighbours=neighbours, max_degree=max_degree)
+        left_out = opened.not_copied
     added = complete[len(protect) :] if protect else ()
-    return plan, plan_text(plan, comments(plan, added=added))
+    return plan, plan_text(plan, comments(plan, added=added, left_out=left_out, source=database))
 
 
-def comments(plan: Plan, *, added: tuple[str, ...] = ()) -> Comments:
-    """Return the words for a drafted plan; ``added`` are tables that became protected because nothing owns them."""
+def not_copied(source: object) -> tuple[str, ...]:
+    """Return CHECK constraints and views of a source, in words. Reads no row."""
+    from dpweave.engines.opening import open_source
+
+    with open_source(source) as opened:
+        return opened.not_copied
+
+
+def said_of_left_out(left_out: tuple[str, ...]) -> str:
+    """Say which CHECK constraints and views a copy will lack."""
+    return (
+        f"Not copied, CHECK constraints and views of the source: {'; '.join(left_out)}. A domain keeps values in a list or a range; "
+        "[[constraints]] keeps columns in order."
+    )
+
+
+def comments(
+    plan: Plan,
+    *,
+    added: tuple[str, ...] = (),
+    left_out: tuple[str, ...] = (),
+    source: Database | None = None,
+) -> Comments:
+    """Return the words for a drafted plan.
+
+    ``added`` are tables that became protected because nothing owns them, ``left_out`` is what no copy will have, and ``source`` the
+    schema that the plan was drafted from.
+    """
     private = [plan.table[n] for n in plan.promise.private]
     explanation = plan.explain(epsilon=USUAL_EPSILON, delta=USUAL_DELTA)
     prices = {item.column: item for item in explanation.learned}
     return Comments(
-        head=HEAD,
+        head=(*HEAD, said_of_left_out(left_out)) if left_out else HEAD,
         before=BEFORE
         | {
             "protect": _who(plan, added),
@@ -87,7 +119,11 @@ def comments(plan: Plan, *, added: tuple[str, ...] = ()) -> Comments:
             (t.name, c.name): said
             for t in private
             for c in t.columns
-            if (said := _column(c, prices.get(f"{t.name}.{c.name}")))
+            if (
+                said := _column(
+                    c, prices.get(f"{t.name}.{c.name}"), was=None if source is None else source[t.name].column[c.name]
+                )
+            )
         },
         keys={(t.name, k.key.name): _key(plan, t.name, k) for t in private for k in t.keys},
     )
@@ -146,14 +182,20 @@ def _table(plan: Plan, name: str) -> tuple[str, ...]:
     return (f"{name}: owned. One row of {root} counts with at most {rows:,} rows here.",)
 
 
-def _column(column: ColumnPlan, price: Learned | None) -> str:
+def _column(column: ColumnPlan, price: Learned | None, *, was: Column | None) -> str:
     if isinstance(column.domain, Opaque):
+        if looks_like_a_key(column.column):
+            return "looks like a key that is not declared; if it leads to a table, write it under keys"
         return "looks like an identifier or prose"
     if price is None:
         return ""
     if price.kind == "categories":
         return f"costs epsilon and delta; a value needs about {price.threshold:,} rows"
-    return f"costs epsilon; bins are found with noise of {short(price.sigma)} rows"
+    declare = "" if was is None or was.type == column.column.type else PLACES
+    return f"costs epsilon; bins are found with noise of {short(price.sigma)} rows{declare}"
+
+
+PLACES = "; declared without places, so read as a float: decimal(12,2) would keep two"
 
 
 def _price(plan: Plan, explanation: Explanation) -> tuple[str, ...]:
@@ -178,7 +220,7 @@ def _key(plan: Plan, table: str, key: KeyPlan) -> tuple[str, ...]:
             bare = plan.database[table].is_nullable(key.key)
             return (
                 f"Rows of {table} belong to the row of {target} they lead to; per row of {target} at most max_degree are "
-                "counted and the others left out. A lower bound means less noise. How many there are is measured without it; "
+                f"counted and the others left out. {_price_of_bound(plan, table, key)} How many there are is measured without it; "
                 "degree_cap = N declares the most that can occur, which saves noise.",
                 *((f"This key may be null. {said_of_bare_rows(table, key)}",) if bare else ()),
             )
@@ -205,6 +247,17 @@ def said_of_bare_rows(table: str, key: KeyPlan) -> str:
         f"have one, no row of a copy is without, and what rows of {table} say is usually counted with less noise. It says in public "
         "that no row lacks one. If one does all the same, what it says is left out of most counts."
     )
+
+
+def _price_of_bound(plan: Plan, table: str, key: KeyPlan) -> str:
+    if plan.promise.graph.kind(table, key.key) == "one-to-one":
+        return "The key is unique, so 1 hides nothing."
+    if has_cheap_bound(plan, table):
+        return (
+            "In files, data frames, DuckDB and SQLite a high bound costs little: take one that hides next to nothing. On a server "
+            "noise grows in proportion to it."
+        )
+    return "Noise grows in proportion to it: take the lowest that most rows keep."
 
 
 def said_of_second_owner(plan: Plan, table: str, key: KeyPlan) -> str:

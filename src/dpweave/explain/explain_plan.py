@@ -42,6 +42,7 @@ from dpweave.plan.relations import degree_codecs, derived_codecs, is_centred, me
 from dpweave.privacy.accounting import gaussian_sigma, split
 from dpweave.privacy.certificate import Guarantee, said_together, statement
 from dpweave.privacy.sensitivity import belonging, movement, units_of
+from dpweave.schema.database import Type
 from dpweave.schema.domain import MAX_CELLS, Bins, Categories, Learn, Opaque, View, parse_degree, parse_presence, size
 from dpweave.tables.learned_ranges import LOOK, rows_needed
 
@@ -312,6 +313,14 @@ def _largest_marginal(plan: Plan) -> int | None:
     return largest
 
 
+def has_cheap_bound(plan: Plan, table: str) -> bool:
+    """Whether rows of an owned table are counted around what all rows show, wherever they are not on a server.
+
+    Then noise on their columns and on their links to owners and public rows hardly depends on the bound.
+    """
+    return plan.neighbours == "entity" and is_centred(plan, table) and not plan.promise.may_blank(table)
+
+
 def _find_warnings(
     plan: Plan,
     budget: Sequence[Spending],
@@ -345,7 +354,7 @@ def _find_warnings(
     for table in plan.tables:
         if table.external is not None and table.external.rho is None and table.external.epsilon:
             yield (
-                f"{table.name} was made elsewhere and is charged rho {table.external.cost:.3g} for its {table.external}; "
+                f"{table.name} was made elsewhere and declares {table.external} (charged as rho {table.external.cost:.3g}); "
                 "if its mechanism was accounted in rho, declare that instead, which is usually far less"
             )
     yield from said_together([Guarantee(table, 0.0, epsilon, delta) for table in plan.protect])
@@ -357,9 +366,15 @@ def _find_warnings(
             yield f"delta {delta:g} is above one in the {rows:,} declared rows of {name}; take at most {0.1 / rows:.1g}"
     for h in holdings:
         if h.rows >= GENEROUS_ROWS and h.table != h.unit:
+            where = ""
+            if has_cheap_bound(plan, h.table):
+                where = (
+                    " on a server, in links between private rows and in learned categories. Elsewhere such a bound costs little, and one "
+                    "that hides next to nothing is best"
+                )
             yield (
-                f"one row of {h.unit} can own {h.rows:,} rows of {h.table}, and noise there grows in proportion; "
-                "lower max_degree if fewer will do"
+                f"one row of {h.unit} can own {h.rows:,} rows of {h.table}, and noise there grows in proportion{where}; "
+                f"lower max_degree if fewer will do{' and one of these matters' if where else ''}"
             )
     for table in plan.tables:
         own = plan.promise.owning.get(table.name)
@@ -383,6 +398,15 @@ def _find_warnings(
                 and column.domain.cells > MANY_CELLS
             ):
                 yield f"{table.name}.{column.name} has {column.domain.cells:,} cells, each with its noise; use fewer"
+            if (
+                table.name not in plan.public
+                and column.column.type == Type("decimal")
+                and isinstance(column.domain, Learn | Bins)
+            ):
+                yield (
+                    f"{table.name}.{column.name} is a decimal without places and comes out in whole numbers; write decimal(12,2), with as "
+                    "many places as it has, or float64"
+                )
     declarable = [item for item in learned if item.kind != "degrees"]
     if len(declarable) > 1:
         part = max(

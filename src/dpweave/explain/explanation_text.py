@@ -6,6 +6,7 @@ import math
 import textwrap
 from typing import TYPE_CHECKING
 
+from dpweave.budget.priorities import UNDECLARED_ROWS
 from dpweave.budget.tasks import DEFAULT_METHOD
 from dpweave.links.popularity import SHARE
 from dpweave.privacy.certificate import said_of_sizes
@@ -22,7 +23,19 @@ DECLARED = "made elsewhere:"
 
 def explanation_text(e: Explanation) -> str:
     """Return every section that has something to say."""
-    sections = (_promise, _holdings, _relations, _tables, _budget, _workloads, _learned, _links, _resources, _warnings)
+    sections = (
+        _promise,
+        _holdings,
+        _relations,
+        _tables,
+        _budget,
+        _workloads,
+        _learned,
+        _guesses,
+        _links,
+        _resources,
+        _warnings,
+    )
     return "\n\n".join(text for section in sections if (text := section(e)))
 
 
@@ -178,6 +191,17 @@ def _learned(e: Explanation) -> str:
     return "\n".join(lines)
 
 
+def _guesses(e: Explanation) -> str:
+    """What stands above everything that is foretold from rows."""
+    if not e.forecast.guessed:
+        return ""
+    return "Rows that are guessed\n" + _wrap(
+        f"What follows may be far off: {', '.join(e.forecast.guessed)} {'declares' if len(e.forecast.guessed) == 1 else 'declare'} no "
+        f"rows. A protected table is taken to have {UNDECLARED_ROWS:,}, and owners to use half of their bounds. Write rows = N under "
+        "[tables.NAME], if about how many is no secret."
+    )
+
+
 def _links(e: Explanation) -> str:
     if not e.forecast.links:
         return ""
@@ -214,15 +238,9 @@ def _links(e: Explanation) -> str:
 
 def _resources(e: Explanation) -> str:
     f = e.forecast
-    guess = (
-        f" Rows are guessed for {', '.join(f.guessed)}: write rows = N there, if that is no secret, and both figures "
-        "and errors get better."
-        if f.guessed
-        else ""
-    )
     return "Time and memory\n" + _wrap(
         f"A fit and one copy should take about {duration(f.seconds)} of one processor core and {_bytes(f.memory)} of "
-        f"memory, give or take a factor of four; how fast the database answers comes on top.{guess}"
+        f"memory, give or take a factor of four; how fast the database answers comes on top."
     )
 
 

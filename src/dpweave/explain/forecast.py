@@ -88,6 +88,8 @@ def _predicted(plan: Plan, allocation: Allocation, relation: Relation) -> Predic
             links=float(plan.table[relation.table].rows or 0),
             l2=lambda bound: _hidden(plan, relation, times=bound / (owner.max_degree or 1)),
         )
+        if plan.promise.graph.kind(relation.table, owner.key) == "one-to-one":
+            best = 1  # a unique key has no more
     links = LinkForecast(
         table=relation.table,
         key=relation.key,

@@ -28,7 +28,7 @@ class Purse:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.rho) and self.rho > 0):
             raise BudgetError(
-                f"a table model needs a positive share of rho, got {self.rho}; raise its share in the plan"
+                f"a table model needs a positive share of the budget, got rho {self.rho}; raise epsilon, or its share in the plan"
             )
         self.left = self.rho
         self._grain = math.ldexp(1.0, math.frexp(self.rho)[1] - 31)
@@ -37,7 +37,7 @@ class Purse:
         """Hand out ``rho`` rounded down to the grain (at least one grain), which must leave something."""
         share = max(math.floor(rho / self._grain), 1) * self._grain
         if not share < self.left:
-            raise BudgetError(f"a share of {rho} does not fit into what is left, {self.left}")
+            raise BudgetError(f"a share of the budget (rho {rho}) does not fit into what is left (rho {self.left})")
         self.left -= share
         return share
 

@@ -19,6 +19,8 @@ FREE_TEXT = re.compile(
     r"(^|_)(description|comment|comments|notes?|text|body|message|title|bio|remarks?|content)(_|$)", re.IGNORECASE
 )
 
+KEYS = re.compile(r"(^|_)(id|uuid|guid)$", re.IGNORECASE)
+
 
 PEOPLE = re.compile(
     r"(^|_)(users?|customers?|clients?|persons?|people|patients?|employees?|staff|members?|students?|pupils?|subscribers?|"
@@ -39,6 +41,16 @@ def looks_opaque(column: Column) -> bool:
     """Whether a text column's name says that its values single people out or are prose."""
     words = _words(column.name)
     return column.type.kind == "text" and bool(IDENTIFIERS.search(words) or FREE_TEXT.search(words))
+
+
+def looks_like_a_key(column: Column) -> bool:
+    """Whether a column's name says that it leads to a row of some table, even if no foreign key is declared.
+
+    >>> from dpweave.schema.database import Column, Type
+    >>> [looks_like_a_key(Column(name, Type("text"))) for name in ("title_id", "textID", "title", "paid")]
+    [True, True, False, False]
+    """
+    return bool(KEYS.search(_words(column.name)))
 
 
 def propose_owning(database: Database, *, protect: tuple[str, ...], public: tuple[str, ...]) -> dict[str, str]:

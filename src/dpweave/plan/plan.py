@@ -36,8 +36,8 @@ from dpweave.plan.entries import (
 from dpweave.plan.rules import check_together, constraint_from_dict
 from dpweave.plan.value_kinds import require_kinds, require_plain
 from dpweave.plan.workloads import joined
-from dpweave.schema.database import Database
-from dpweave.schema.domain import Declared, Opaque, default_domain
+from dpweave.schema.database import Database, Type
+from dpweave.schema.domain import Declared, Learn, Opaque, default_domain
 from dpweave.schema.key_graph import KeyGraph
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def draft_plan(
     tables = tuple(
         TablePlan(
             name=table.name,
-            columns=tuple(ColumnPlan(c, _domain(table, c)) for c in table.columns),
+            columns=tuple(_draft_column(table, c, public=table.name in public) for c in table.columns),
             primary_key=table.primary_key,
             unique=table.unique,
             keys=tuple(draft_key(table, k.name) for k in table.foreign_keys),
@@ -81,6 +81,14 @@ def draft_plan(
         for table in database
     )
     return Plan(tables=tables, protect=protect, public=public, neighbours=neighbours)
+
+
+def _draft_column(table: Table, column: Column, *, public: bool) -> ColumnPlan:
+    """Draft a column. A decimal without places is drafted as a float: as a decimal it would come out in whole numbers."""
+    domain = _domain(table, column)
+    if column.type == Type("decimal") and isinstance(domain, Learn) and not public:
+        column = replace(column, type=Type("float", bits=64))
+    return ColumnPlan(column, domain)
 
 
 def _domain(table: Table, column: Column) -> Declared | None:

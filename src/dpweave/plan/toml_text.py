@@ -82,8 +82,9 @@ def _comment(paragraphs: tuple[str, ...]) -> list[str]:
     lines: list[str] = []
     for text in paragraphs:
         indent = " " * (len(text) - len(text.lstrip()))
+        plain = "".join(c if c.isprintable() else " " for c in text)  # TOML allows no others in a comment
         lines += textwrap.wrap(
-            text.strip(), WIDTH, initial_indent=f"# {indent}", subsequent_indent=f"# {indent}", break_on_hyphens=False
+            plain.strip(), WIDTH, initial_indent=f"# {indent}", subsequent_indent=f"# {indent}", break_on_hyphens=False
         ) or [""]
     return lines
 

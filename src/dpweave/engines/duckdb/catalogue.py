@@ -64,6 +64,21 @@ def reflect_duckdb(connection: Any) -> Database:
     return keys.database({(s, t): columns[s, t] for s, t, _ in tables}, default=default)
 
 
+def left_out_by_duckdb(connection: Any) -> tuple[str, ...]:
+    """Return CHECK constraints and views, in words."""
+    mine = "database_name = current_database()"
+    checks = catalogue_rows(
+        connection,
+        f"SELECT table_name, constraint_text FROM duckdb_constraints() WHERE constraint_type = 'CHECK' AND {mine} "
+        "ORDER BY table_oid, constraint_index",
+    )
+    views = catalogue_rows(
+        connection,
+        f"SELECT view_name FROM duckdb_views() WHERE NOT internal AND NOT temporary AND {mine} ORDER BY view_oid",
+    )
+    return (*(f"{table}: {text}" for table, text in checks), *(f"view {name}" for (name,) in views))
+
+
 def _undeclared(comment: str | None) -> list[dict[str, Any]]:
     if not comment or not comment.startswith(UNDECLARED_KEYS):
         return []

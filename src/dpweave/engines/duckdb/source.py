@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, final
 
-from dpweave.engines.duckdb.catalogue import reflect_duckdb
+from dpweave.engines.duckdb.catalogue import left_out_by_duckdb, reflect_duckdb
 from dpweave.engines.source_base import AS_TEXT, BATCH_ROWS, ROW, Source, database_table, ibis_type, raw_schema
 from dpweave.errors import SourceError
 
@@ -63,6 +63,9 @@ class DuckDBSource(Source):
 
     def _reflect(self) -> Database:
         return self._schema or reflect_duckdb(self.connection.con)
+
+    def _not_copied(self) -> tuple[str, ...]:
+        return () if self._schema is not None else left_out_by_duckdb(self.connection.con)
 
     def _engine_table(self, name: str) -> Table:
         return (self._stored_schema or self.catalogue)[name]

@@ -78,5 +78,20 @@ def reflect_postgres(connection: Any) -> Database:
     return keys.database(columns, default=default)
 
 
+def left_out_by_postgres(connection: Any) -> tuple[str, ...]:
+    """Return CHECK constraints and views, in words."""
+    checks = catalogue_rows(
+        connection,
+        "SELECT c.relname, pg_get_constraintdef(k.oid) FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid "
+        f"JOIN pg_namespace n ON n.oid = c.relnamespace WHERE k.contype = 'c' AND NOT c.relispartition AND {_SYSTEM} ORDER BY k.oid",
+    )
+    views = catalogue_rows(
+        connection,
+        "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+        f"WHERE c.relkind IN ('v', 'm') AND {_SYSTEM} ORDER BY c.oid",
+    )
+    return (*(f"{table}: {text}" for table, text in checks), *(f"view {name}" for (name,) in views))
+
+
 def _text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value

@@ -6,7 +6,7 @@ import datetime as dt
 import decimal
 from typing import TYPE_CHECKING, Any, final
 
-from dpweave.engines.postgres.catalogue import reflect_postgres
+from dpweave.engines.postgres.catalogue import left_out_by_postgres, reflect_postgres
 from dpweave.engines.postgres.connection import connect, label, reason
 from dpweave.engines.source_base import (
     AS_TEXT,
@@ -90,6 +90,9 @@ class PostgresSource(Source):
 
     def _reflect(self) -> Database:
         return reflect_postgres(self.connection.con)
+
+    def _not_copied(self) -> tuple[str, ...]:
+        return left_out_by_postgres(self.connection.con)
 
     def _engine_table(self, name: str) -> Table:
         return self.catalogue[name]

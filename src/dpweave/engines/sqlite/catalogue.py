@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from dpweave.engines.catalogue_rows import DeclaredKeys, catalogue_rows
@@ -72,6 +73,20 @@ def reflect_sqlite(connection: Any) -> Database:
             target_names = implicit or tuple(_spelling(c or "", columns.get(there, ())) for _, _, c in parts)
             keys.add_foreign(here, names, there, target_names)
     return keys.database(columns, default="main")
+
+
+def left_out_by_sqlite(connection: Any) -> tuple[str, ...]:
+    """Return tables with CHECK constraints, and views, in words. SQLite knows constraints only as the text of statements."""
+    made = catalogue_rows(
+        connection, "SELECT type, name, sql FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY rowid"
+    )
+    checks = ((name, len(_CHECK.findall(_QUOTED.sub("", sql or "")))) for kind, name, sql in made if kind == "table")
+    found = tuple(f"{name}: {count} CHECK" for name, count in checks if count)
+    return (*found, *(f"view {name}" for kind, name, _ in made if kind == "view"))
+
+
+_QUOTED = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`|\[[^\]]*\]|--[^\n]*|/\*.*?\*/""", re.DOTALL)
+_CHECK = re.compile(r"\bCHECK\s*\(", re.IGNORECASE)
 
 
 def _spelling(name: str, columns: Sequence[Column]) -> str:

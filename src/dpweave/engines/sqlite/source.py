@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 from urllib.parse import quote
 
 from dpweave.engines.source_base import BATCH_ROWS, Source, batches_of_rows, database_table, ibis_type, raw_schema
-from dpweave.engines.sqlite.catalogue import reflect_sqlite
+from dpweave.engines.sqlite.catalogue import left_out_by_sqlite, reflect_sqlite
 from dpweave.errors import SourceError
 
 if TYPE_CHECKING:
@@ -54,6 +54,9 @@ class SQLiteSource(Source):
 
     def _reflect(self) -> Database:
         return reflect_sqlite(self.connection.con)
+
+    def _not_copied(self) -> tuple[str, ...]:
+        return left_out_by_sqlite(self.connection.con)
 
     def _engine_table(self, name: str) -> Table:
         return self.catalogue[name]
