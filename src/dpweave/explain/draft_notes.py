@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpweave.explain.explain_plan import has_cheap_bound
 from dpweave.explain.explanation_text import short
 from dpweave.plan.drafting import looks_like_a_key, owned_by, propose_protect, sounds_like_people
+from dpweave.plan.relations import has_cheap_bound
 from dpweave.plan.toml_text import Comments, plan_text
 from dpweave.schema.domain import Opaque
 

@@ -38,7 +38,14 @@ from dpweave.plan.explanation import (
     Spending,
     TableOutlook,
 )
-from dpweave.plan.relations import degree_codecs, derived_codecs, is_centred, measured_columns, relations
+from dpweave.plan.relations import (
+    degree_codecs,
+    derived_codecs,
+    has_cheap_bound,
+    is_centred,
+    measured_columns,
+    relations,
+)
 from dpweave.privacy.accounting import gaussian_sigma, split
 from dpweave.privacy.certificate import Guarantee, said_together, statement
 from dpweave.privacy.sensitivity import belonging, movement, units_of
@@ -311,14 +318,6 @@ def _largest_marginal(plan: Plan) -> int | None:
             return None
         largest = max(largest, math.prod(sorted(shape.values())[-plan.k :]))
     return largest
-
-
-def has_cheap_bound(plan: Plan, table: str) -> bool:
-    """Whether rows of an owned table are counted around what all rows show, wherever they are not on a server.
-
-    Then noise on their columns and on their links to owners and public rows hardly depends on the bound.
-    """
-    return plan.neighbours == "entity" and is_centred(plan, table) and not plan.promise.may_blank(table)
 
 
 def _find_warnings(

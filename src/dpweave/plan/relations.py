@@ -151,6 +151,14 @@ def is_centred(plan: DeclaredPlan, table: str) -> bool:
     return alone and not any(database[t].is_nullable(database[t].key[k]) for t, k in chain)
 
 
+def has_cheap_bound(plan: DeclaredPlan, table: str) -> bool:
+    """Whether noise hardly depends on the bound of an owned table: its rows are unit sums, wherever they are not on a server.
+
+    That holds for its columns and for its links to owners and public rows.
+    """
+    return plan.neighbours == "entity" and is_centred(plan, table)
+
+
 def is_dictated(plan: DeclaredPlan, table: str, key: str) -> bool:
     """Whether a key shares columns with another one, so that its targets are drawn among those that agree."""
     foreign = plan.database[table].foreign_keys
