@@ -220,9 +220,10 @@ def test_neighbours_in_embedded_engines(engine, neighbours, tmp_path):
     assert attained > 0
 
 
-def test_neighbours_in_postgresql_with_tables_that_inherit(postgres):  # noqa: F811
+@pytest.mark.parametrize(("neighbours", "many"), [("entity", 2), ("record", 1)])
+def test_neighbours_in_postgresql_with_tables_that_inherit(postgres, neighbours, many):  # noqa: F811
     url, numbers, pairs = postgres.fresh(), itertools.count(), 0
-    for rng, world, disguise in _worlds(9000, "entity", many=2):
+    for rng, world, disguise in _worlds(9000, neighbours, many=many):
 
         def opened(rows: Rows, *, disguise=disguise) -> Source:
             schema = f"s{next(numbers)}"
@@ -233,4 +234,4 @@ def test_neighbours_in_postgresql_with_tables_that_inherit(postgres):  # noqa: F
 
         n, _ = _compared(world, disguise, opened, rng, views=25, most=2)
         pairs += n
-    assert pairs == 100
+    assert pairs == 50 * many
