@@ -526,9 +526,10 @@ def _capped_database(file: Path, database: str | None) -> str:
         return database
     known = list(read(file).databases) if file.exists() else []
     if len(known) != 1:
-        raise UsageError(
-            f"say with --database which database the cap is for: {', '.join(known) or 'the ledger knows none yet'}"
+        nobody = (
+            "the ledger knows none yet, and fit will call it by the name of its file or folder, such as shop.duckdb"
         )
+        raise UsageError(f"say with --database which database the cap is for: {', '.join(known) or nobody}")
     return known[0]
 
 

@@ -419,7 +419,8 @@ def _column_from_dict(where: str, name: str, data: Mapping[str, Any]) -> ColumnP
     except PlanError as error:
         raise PlanError(f"{where}: {error}") from None
     except (TypeError, ValueError, ArithmeticError, AttributeError):
-        raise PlanError(f"{where}: its domain does not fit the type {column.type}") from None
+        hint = "; write dates and times without quotes" if column.type.kind in ("date", "time", "timestamp") else ""
+        raise PlanError(f"{where}: its domain does not fit the type {column.type}{hint}") from None
 
 
 def domain_from_value(where: str, column: Column, value: object) -> Declared | None:
