@@ -153,7 +153,7 @@ def test_a_target_that_is_there_is_refused_before_anything_is_spent(call, postgr
             tmp_path / "l.jsonl",
         ),
     )
-    assert_one_sentence(*found, "has a table 'patients' already")
+    assert_one_sentence(*found, "is the private source itself")
     assert_nothing_spent(tmp_path)
 
 

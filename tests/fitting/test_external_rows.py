@@ -302,7 +302,7 @@ def test_damaged_files_and_other_names_are_refused(source, plan, tmp_path):
 def test_a_declared_cost_beyond_the_budget_is_refused(source, plan, tmp_path):
     book = tmp_path / "ledger.jsonl"
     given = {"users": rows_made()}
-    with pytest.raises(BudgetError, match=r"rho 0\.125 for 'users'.*ask for more than 2\."):
+    with pytest.raises(BudgetError, match=r"\(rho 0\.125\) of 'users'.*ask for more than 2\."):
         dw.fit(source, plan, epsilon=1.0, delta=DELTA, ledger=book, external=given)
     with pytest.raises(BudgetError, match="delta of 1e-07, all of the 1e-07"):
         dw.fit(source, plan, epsilon=EPSILON, delta=1e-7, ledger=book, external=given)

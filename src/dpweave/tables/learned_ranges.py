@@ -194,7 +194,8 @@ def body(look: Look) -> tuple[int, int] | None:
 def _belongs(look: Look, first: int, last: int) -> BoolArray:
     """Which cells beside or beyond a stretch from ``first`` to ``last`` show rows that belong to it."""
     points, places = np.array(look.points, dtype=np.float64), np.arange(len(look.counts))
-    doublings = np.log2(np.diff(points) / (points[last + 1] - points[first]))
+    least = np.finfo(np.float64).tiny  # numbers of hundreds of digits lie closer together than floats
+    doublings = np.log2(np.maximum(np.diff(points), least)) - math.log2(max(points[last + 1] - points[first], least))
     signs, most = SIGN * np.maximum(doublings, 1), float(doubt(len(places)))
     beside = np.clip(signs, min(FEW * look.total / look.sigma, SIGNIFICANT), most)
     far = np.maximum(first - places, places - last)
