@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     from dpweave.tables.base import FittedTable
     from dpweave.weaving.parts import Part, SharedRows
 
-TRIES = 8
-"""How often degrees are scaled to agree with a size. Each time most of what is missing is found, so that 3 to 20 give the same."""
 MOST_UNSEEN = 1000
 """Degrees may call for this many times the rows that were counted within bounds; more is taken for an error of theirs."""
 
@@ -134,14 +132,8 @@ class Blueprint:
         wanted = min(max(kept, wanted - room), wanted + room)
         if presence(key) in presence_codecs(self.plan, table):
             wanted = max(wanted, kept)
-        total, scaled = wanted * (degrees.sum() / kept if kept else 1.0), degrees
-        for _ in range(TRIES):  # what passes the bound by scaling is not counted, so that once may not do
-            scaled = match_total(degrees, min(round(total), most * len(degrees)), cap=most, rng=rng)
-            left = float(np.minimum(scaled, bound).sum())
-            if abs(left - wanted) <= 0.01 * wanted or not left or total >= most * len(degrees):
-                break
-            total *= wanted / left
-        return scaled
+        total = wanted * (degrees.sum() / kept if kept else 1.0)
+        return match_total(degrees, min(round(total), most * len(degrees)), cap=most, rng=rng)
 
     def exactly(self, table: str, key: str, degrees: IntArray, total: int, rng: np.random.Generator) -> IntArray:
         """Scale degrees so that they add up to the ``total`` of a public number of rows, as far as declared limits allow.
