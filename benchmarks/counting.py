@@ -2,11 +2,11 @@
 
     python benchmarks/counting.py [--rows 10000000] [--skip-remote]
 
-Four figures: our way on an embedded engine (rows bounded, codes fetched once, counted in memory) against one naive join and
-GROUP BY per marginal on the raw tables of the same DuckDB file in the same run (a sample of the marginals, scaled up); how time
-grows from 1 to 10 million rows; peak memory of a process that does nothing else; and, for a remote engine, round trips and bytes
-returned, which do not depend on the rows. Times are CPU seconds of all threads, since the machine may be busy. Writes
-``counting.json`` beside this file.
+Four figures: our way on an embedded engine (rows bounded, codes fetched once, counted in memory) against one naive join
+and GROUP BY per marginal on the raw tables of the same DuckDB file in the same run (a sample of the marginals, scaled
+up); how time grows from 1 to 10 million rows; peak memory of a process that does nothing else; and, for a remote
+engine, round trips and bytes returned, which do not depend on the rows. Times are CPU seconds of all threads, since the
+machine may be busy. Writes ``counting.json`` beside this file.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ def fill(path: Path, rows: int) -> None:
         connection.execute("SELECT setseed(0.5)")
         connection.execute(f"CREATE TABLE people AS SELECT range AS id, {values('p', FAR)} FROM range({people})")
         connection.execute(
-            f"CREATE TABLE visits AS SELECT range AS id, range % {people} AS person_id, {values('v', OWN)} FROM range({rows})"
+            f"CREATE TABLE visits AS SELECT range AS id, range % {people} AS person_id, {values('v', OWN)} FROM"
+            f" range({rows})"
         )
 
 
@@ -147,13 +148,16 @@ def naive(path: Path, *, sample: int = 12) -> float:
             codes = ", ".join(f"{code(n)} AS c{i}" for i, n in enumerate(clique))
             groups = ", ".join(f"c{i}" for i in range(len(clique)))
             connection.execute(
-                f"SELECT {groups}, count(*) FROM (SELECT {codes} FROM visits v JOIN people p ON v.person_id = p.id) GROUP BY {groups}"
+                f"SELECT {groups}, count(*) FROM (SELECT {codes} FROM visits v JOIN people p ON v.person_id = p.id)"
+                f" GROUP BY {groups}"
             ).fetchall()
         return (time.process_time() - start) / sample * len(every)
 
 
 def remote(rows: int) -> tuple[int, int]:
-    """Round trips and bytes that a PostgreSQL server returns for bounding, and for all marginals of up to two columns."""
+    """Round trips and bytes that a PostgreSQL server returns for bounding, and for all
+    marginals of up to two columns.
+    """
     from dpweave.engines.writing import write
 
     with warnings.catch_warnings():
@@ -217,7 +221,8 @@ def main() -> None:
         )
     if not options.skip_remote:
         print(
-            "\n| PostgreSQL, rows | round trips for all marginals of up to two columns | bytes returned |\n|---|---|---|"
+            "\n| PostgreSQL, rows | round trips for all marginals of up to two columns | bytes returned"
+            " |\n|---|---|---|"
         )
         for rows in (20_000, 200_000):
             trips, returned = remote(rows)

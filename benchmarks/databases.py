@@ -3,13 +3,14 @@
     python benchmarks/databases.py run [--data FOLDER] [--only NAME ...] [--epsilon E ...] [--seeds N]
     python benchmarks/databases.py write        # the tables of what was run so far, into docs/databases.md
 
-Runs are kept in benchmarks/databases.json and not repeated; delete the file to start afresh. TPC-H at scale 0.1 is made
-by tpchgen-cli (the extra ``bench``), which must be on the path. All figures but those on validity are made from real rows.
+Runs are kept in benchmarks/databases.json and not repeated; delete the file to start
+afresh. TPC-H at scale 0.1 is made by tpchgen-cli (the extra ``bench``), which must be
+on the path. All figures but those on validity are made from real rows.
 
-Errors are 100 x L1 over at most 600 sets of columns per relation, drawn once and for all; each next to the same rows wired
-at random, and to rows whose columns are independent as well. Degrees are compared by the Kolmogorov-Smirnov distance.
-Retention is the part of the association between columns of different tables that is still there: 1 all, 0 chance. Next to it
-stands what noise would allow if pairs of columns were counted one by one (:func:`allowed`).
+Errors are 100 x L1 over at most 600 sets of columns per relation, drawn once and for all; each next to the same rows
+wired at random, and to rows whose columns are independent as well. Degrees are compared by the Kolmogorov-Smirnov
+distance. Retention is the part of the association between columns of different tables that is still there: 1 all, 0
+chance. Next to it stands what noise would allow if pairs of columns were counted one by one (:func:`allowed`).
 """
 
 from __future__ import annotations
@@ -57,10 +58,13 @@ DELTA = 1e-6
 WORKLOADS = 60
 """Pairs of columns per relation at most, of which it is worked out what noise allows."""
 FEW = 20
-"""Rows of a target below which degrees are not compared: of two shops, one link more for either is a distance of a half."""
+"""Rows of a target below which degrees are not compared: of two shops, one link more
+for either is a distance of a half.
+"""
 TPCH = """
 CREATE TABLE region (r_regionkey INTEGER PRIMARY KEY, r_name TEXT NOT NULL, r_comment TEXT);
-CREATE TABLE nation (n_nationkey INTEGER PRIMARY KEY, n_name TEXT NOT NULL, n_regionkey INTEGER NOT NULL REFERENCES region,
+CREATE TABLE nation (n_nationkey INTEGER PRIMARY KEY, n_name TEXT NOT NULL,
+  n_regionkey INTEGER NOT NULL REFERENCES region,
   n_comment TEXT);
 CREATE TABLE part (p_partkey INTEGER PRIMARY KEY, p_name TEXT NOT NULL, p_mfgr TEXT NOT NULL, p_brand TEXT NOT NULL,
   p_type TEXT NOT NULL, p_size INTEGER NOT NULL, p_container TEXT NOT NULL, p_retailprice DECIMAL(15,2) NOT NULL,
@@ -75,11 +79,14 @@ CREATE TABLE customer (c_custkey INTEGER PRIMARY KEY, c_name TEXT NOT NULL, c_ad
   c_nationkey INTEGER NOT NULL REFERENCES nation, c_phone TEXT NOT NULL, c_acctbal DECIMAL(15,2) NOT NULL,
   c_mktsegment TEXT NOT NULL, c_comment TEXT NOT NULL);
 CREATE TABLE orders (o_orderkey INTEGER PRIMARY KEY, o_custkey INTEGER NOT NULL REFERENCES customer,
-  o_orderstatus TEXT NOT NULL, o_totalprice DECIMAL(15,2) NOT NULL, o_orderdate DATE NOT NULL, o_orderpriority TEXT NOT NULL,
+  o_orderstatus TEXT NOT NULL, o_totalprice DECIMAL(15,2) NOT NULL, o_orderdate DATE NOT NULL,
+    o_orderpriority TEXT NOT NULL,
   o_clerk TEXT NOT NULL, o_shippriority INTEGER NOT NULL, o_comment TEXT NOT NULL);
-CREATE TABLE lineitem (l_orderkey INTEGER NOT NULL REFERENCES orders, l_partkey INTEGER NOT NULL, l_suppkey INTEGER NOT NULL,
+CREATE TABLE lineitem (l_orderkey INTEGER NOT NULL REFERENCES orders, l_partkey INTEGER NOT NULL,
+  l_suppkey INTEGER NOT NULL,
   l_linenumber INTEGER NOT NULL, l_quantity DECIMAL(15,2) NOT NULL, l_extendedprice DECIMAL(15,2) NOT NULL,
-  l_discount DECIMAL(15,2) NOT NULL, l_tax DECIMAL(15,2) NOT NULL, l_returnflag TEXT NOT NULL, l_linestatus TEXT NOT NULL,
+  l_discount DECIMAL(15,2) NOT NULL, l_tax DECIMAL(15,2) NOT NULL, l_returnflag TEXT NOT NULL,
+    l_linestatus TEXT NOT NULL,
   l_shipdate DATE NOT NULL, l_commitdate DATE NOT NULL, l_receiptdate DATE NOT NULL, l_shipinstruct TEXT NOT NULL,
   l_shipmode TEXT NOT NULL, l_comment TEXT NOT NULL, PRIMARY KEY (l_orderkey, l_linenumber),
   FOREIGN KEY (l_partkey, l_suppkey) REFERENCES partsupp (ps_partkey, ps_suppkey));
@@ -180,10 +187,11 @@ def compare(plan: Plan, tables: Mapping[str, pa.Table], db: Mapping[str, pa.Tabl
 
 
 def allowed(plan: Plan, real: CodedDatabase, epsilon: float) -> float | None:
-    r"""Retention that noise would leave if each pair of columns had the links' share of the budget for itself and were counted by itself.
+    r"""Retention that noise would leave if each pair of columns had the links' share of
+    the budget for itself and were counted by itself.
 
-    A cell with standardised residual r and noise :math:`\nu = \sigma / (n \sqrt{p q})` is then shrunk as well as can be, to
-    :math:`r^3 / (r^2 + \nu^2)`; n are the rows that bounds leave.
+    A cell with standardised residual r and noise :math:`\nu = \sigma / (n \sqrt{p q})` is then
+    shrunk as well as can be, to :math:`r^3 / (r^2 + \nu^2)`; n are the rows that bounds leave.
     """
     found: list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = []
     for crossing in crossings(plan):
@@ -345,12 +353,14 @@ def run_all(args: argparse.Namespace) -> None:
                 print(key, f"{result['fit_cpu']:.0f} s", result["failed"] or "all keys valid", flush=True)
 
 
-PREFACE = """`python benchmarks/databases.py run`, then `write`, at delta 1e-6. Every copy was checked: keys lead to rows, primary keys and unique
-columns hold, kinds of relations are kept, public tables are unchanged, declared rules hold. Errors are 100 times the mean L1
-distance over sets of columns from both sides of a relation, next to the same rows wired at random, to rows whose columns are independent
-too, and to as many rows drawn from the real ones. Degrees are compared by the Kolmogorov-Smirnov distance where the target has twenty rows
-or more. Retention is the part of the association across relations that is left (1 all, 0 chance), next to what noise would allow
-if each pair of columns had the links' share of the budget for itself and were counted by itself, which unit sums can pass. Time is CPU seconds of fitting and sampling on one core.
+PREFACE = """`python benchmarks/databases.py run`, then `write`, at delta 1e-6. Every copy was checked: keys lead to
+rows, primary keys and unique columns hold, kinds of relations are kept, public tables are unchanged, declared rules
+hold. Errors are 100 times the mean L1 distance over sets of columns from both sides of a relation, next to the same
+rows wired at random, to rows whose columns are independent too, and to as many rows drawn from the real ones. Degrees
+are compared by the Kolmogorov-Smirnov distance where the target has twenty rows or more. Retention is the part of the
+association across relations that is left (1 all, 0 chance), next to what noise would allow if each pair of columns
+had the links' share of the budget for itself and were counted by itself, which unit sums can pass. Time is CPU
+seconds of fitting and sampling on one core.
 """
 
 
@@ -414,9 +424,10 @@ def _fact_lines(results: Sequence[Mapping[str, Any]]) -> list[str]:
             }
             worst = max(each, key=each.__getitem__)
             lines.append(
-                f"- {where}: mean rating by gender off by {np.mean(off):.3f} ({max(off):.3f}); by genre by {np.mean(mean):.2f} "
-                f"in the mean, {np.mean(within):.1f} of 18 genres within 0.1 (least {min(within)}); the genre that is off most, in the mean over "
-                f"seeds, is {worst.removeprefix('is_')} by {each[worst]:.2f}."
+                f"- {where}: mean rating by gender off by {np.mean(off):.3f} ({max(off):.3f}); by genre by"
+                f" {np.mean(mean):.2f} in the mean, {np.mean(within):.1f} of 18 genres within 0.1 (least"
+                f" {min(within)}); the genre that is off most, in the mean over seeds, is {worst.removeprefix('is_')}"
+                f" by {each[worst]:.2f}."
             )
     return lines
 

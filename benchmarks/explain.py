@@ -4,9 +4,9 @@
 
 Every case is a made-up database of two tables (parents, and children that each lead to one parent), with so many rows,
 columns, values per column, and one mechanism. A fresh process fits and samples it; CPU seconds are those of fit and
-sample together, memory is the peak of the process. Beside them stand the databases of benchmarks/databases.py, from its last
-runs. ``--constants`` solves for the constants in dpweave/explain/forecast.py on this machine instead, by least squares on the
-logarithm of errors. CPU seconds from a loaded machine are inflated up to twofold.
+sample together, memory is the peak of the process. Beside them stand the databases of benchmarks/databases.py, from its
+last runs. ``--constants`` solves for the constants in dpweave/explain/forecast.py on this machine instead, by least
+squares on the logarithm of errors. CPU seconds from a loaded machine are inflated up to twofold.
 """
 
 from __future__ import annotations
@@ -68,13 +68,14 @@ def plan(case: dict[str, object]) -> object:
         more = 'parent = { type = "int64", nullable = false, domain = "key" }\n' if keys else ""
         cells = "".join(f'c{i} = {{ type = "int64", nullable = false, domain = {domain} }}\n' for i in range(count))
         return (
-            f'[tables.{name}]\nprimary_key = ["id"]\nrows = {rows}\nmechanism = "{case["mechanism"]}"\n[tables.{name}.columns]\n'
-            f'id = {{ type = "int64", nullable = false, domain = "key" }}\n{more}{cells}{keys}'
+            f'[tables.{name}]\nprimary_key = ["id"]\nrows = {rows}\nmechanism ='
+            f' "{case["mechanism"]}"\n[tables.{name}.columns]\nid = {{ type = "int64", nullable = false, domain = "key"'
+            f" }}\n{more}{cells}{keys}"
         )
 
     key = (
-        '[tables.children.keys.parent]\ncolumns = ["parent"]\nreferences = "parents"\ntarget = ["id"]\nrole = "owning"\n'
-        "max_degree = 10\n"
+        '[tables.children.keys.parent]\ncolumns = ["parent"]\nreferences = "parents"\ntarget = ["id"]\nrole ='
+        ' "owning"\nmax_degree = 10\n'
     )
     rows = int(case["rows"])
     text = table("parents", rows, int(case["columns"]) - half) + table("children", CHILDREN * rows, half, key)
@@ -158,7 +159,9 @@ def _point(name: str, chosen: Any, epsilon: float, seconds: float, peak: float |
 
 
 def constants(found: list[Point]) -> None:
-    """Print positive constants that fit this machine best, by the logarithm of the error; constants that hardly matter stay near the old ones."""
+    """Print positive constants that fit this machine best, by the logarithm of the
+    error; constants that hardly matter stay near the old ones.
+    """
     from dataclasses import astuple, fields
 
     from scipy.optimize import minimize

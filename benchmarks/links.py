@@ -7,9 +7,9 @@
     python -m benchmarks.links speed                       wiring from 10^5 to 10^7 links
     python -m benchmarks.links write                       the tables of docs/decisions/links-map.md
 
-Run from the project's root. Every run is kept in benchmarks/links.json under setting/variant/epsilon/seed and not repeated:
-delete its line to run it again. Counts come through ``tests.windows.ArrayWindow``: the true law of the noise, in memory.
-Data are looked for in $DPWEAVE_DATA, else ../shared/data. Seconds are CPU time.
+Run from the project's root. Every run is kept in benchmarks/links.json under setting/variant/epsilon/seed and
+not repeated: delete its line to run it again. Counts come through ``tests.windows.ArrayWindow``: the true law
+of the noise, in memory. Data are looked for in $DPWEAVE_DATA, else ../shared/data. Seconds are CPU time.
 """
 
 from __future__ import annotations
@@ -133,7 +133,9 @@ class MovieLens:
     def window(
         self, pairs: np.ndarray, left: dict[str, np.ndarray], l2: float, seed: int, *, bound: int | None = None
     ) -> ArrayWindow:
-        """Links with the columns of both sides; in unit sums, as a fit counts links to public rows, where users are bounded."""
+        """Links with the columns of both sides; in unit sums, as a fit counts links to
+        public rows, where users are bounded.
+        """
         codes = {c: v[pairs[:, 0]] for c, v in left.items()} | {c: v[pairs[:, 1]] for c, v in self.right.items()}
         units = None if bound is None else Units(bound, frozenset(left))
         shape = {c: self.shape[c] for c in codes}

@@ -56,9 +56,10 @@ SCRIPTS = {
     ),
     "census": PGD(slices=3, guaranteed=0.08, candidates=300, start="random", projection="rescaled"),
 }
-"""What the authors' scripts run with. On MovieLens they depart from the text in the number of workloads chosen and fitted,
-in guaranteed links and in the slices (1,247 users × 801 movies), on IPUMS in guaranteed links alone; on both, 300
-workloads compete, slices start from random links and the projection is a rescaling."""
+"""What the authors' scripts run with. On MovieLens they depart from the text in the number of workloads
+chosen and fitted, in guaranteed links and in the slices (1,247 users × 801 movies), on IPUMS in guaranteed
+links alone; on both, 300 workloads compete, slices start from random links and the projection is a rescaling.
+"""
 SWEEPS: dict[str, dict[str, tuple[float, ...]]] = {
     "movielens": {"T": (5, 25), "alpha": (0.0, 0.5), "K": (1, 4), "worst": (1, 4)},
     "census": {"T": (5, 25), "alpha": (0.0, 0.5), "K": (1, 8), "worst": (1, 15)},
@@ -264,8 +265,9 @@ def census(given: str | None, *, rows: int = 10_000) -> Data:
 def ipums(file: Path, *, share: float = 0.05, rows: int = 10_000) -> Data:
     """An IPUMS USA extract (fixed width or CSV) with its DDI beside it: person records with the pointers of `MOMLOC` …
 
-    A person is (SERIAL, PERNUM); MOMLOC, MOMLOC2, POPLOC and POPLOC2 give the PERNUM of parents in the household, 0 for
-    none. Other coded columns are attributes, AGE in groups. The first ``share`` of the records is used, as in the paper.
+    A person is (SERIAL, PERNUM); MOMLOC, MOMLOC2, POPLOC and POPLOC2 give the PERNUM of
+    parents in the household, 0 for none. Other coded columns are attributes, AGE in
+    groups. The first ``share`` of the records is used, as in the paper.
     """
     from ipumspy import readers
 
@@ -579,12 +581,12 @@ def speed_text(found: dict[str, float]) -> str:
     """What benchmarks/links_speed.py measured, in a sentence."""
     rows = f"{found['rows']:,.0f}"
     return (
-        f"One slice solve of {rows} × {rows} rows with 8 three-way workloads and 100 steps takes "
-        f"{found['collapsed s']:.2f} s of CPU time on {found['types']:,.0f} pairs of types, and {found['explicit s']:.1f} s "
-        f"with Q as an explicit sparse matrix (scipy CSR, not counting {found['explicit, building Q s']:.1f} s to build it): "
-        f"**{found['ratio']:.0f} times** as long, for the same result (largest difference "
-        f"{found['largest difference']:.0e}). The whole MovieLens run at the defaults, 15 rounds of 8 slices, takes "
-        f"**{found['MovieLens at the defaults, s']:.0f} s**."
+        f"One slice solve of {rows} × {rows} rows with 8 three-way workloads and 100 steps takes"
+        f" {found['collapsed s']:.2f} s of CPU time on {found['types']:,.0f} pairs of types, and"
+        f" {found['explicit s']:.1f} s with Q as an explicit sparse matrix (scipy CSR, not counting"
+        f" {found['explicit, building Q s']:.1f} s to build it): **{found['ratio']:.0f} times** as long, for the same"
+        f" result (largest difference {found['largest difference']:.0e}). The whole MovieLens run at the defaults, 15"
+        f" rounds of 8 slices, takes **{found['MovieLens at the defaults, s']:.0f} s**."
     )
 
 

@@ -2,8 +2,8 @@
 
     python -m benchmarks.streaming --rows 1e6 2e7 1e8 --targets parquet duckdb --out benchmarks/streaming.json
 
-Users, public films and ratings with values of their own (key: user and film) are made up, fitted once, and sampled at the
-scale that gives about so many ratings. Results are added to the file; what is there already is not run again.
+Users, public films and ratings with values of their own (key: user and film) are made up, fitted once, and sampled at
+the scale that gives about so many ratings. Results are added to the file; what is there already is not run again.
 """
 
 from __future__ import annotations
@@ -130,7 +130,8 @@ def main() -> None:
                         chosen.out.write_text(json.dumps(known, indent=1) + "\n")
                 each = 1e9 * found["cpu_s"] / found["rows"]
                 print(
-                    f"| {target} | {found['ratings']:,} | {found['parts']} | {found['cpu_s']:.0f} | {each:.0f} | {found['peak_mb']} |",
+                    f"| {target} | {found['ratings']:,} | {found['parts']} | {found['cpu_s']:.0f} | {each:.0f} |"
+                    f" {found['peak_mb']} |",
                     flush=True,
                 )
 

@@ -15,8 +15,9 @@ What is not equal: ours measures the number of rows, peers sample the true numbe
 workload is all triples of columns, dpmm's and SmartNoise's default is pairs, which favours ours in tv3. dpmm runs with
 n_jobs=1 and max_model_size=80 instead of its defaults. OpenDP adds a null category to every column; its nulls are
 counted as code 0, which may cost it accuracy, and its MST runs with shares less by a trillionth. How ours divides its
-budget and merges categories was chosen by its error on these tables. Domains are the codes that occur. tv2 and tv3 are the mean total
-variation over all two-way and three-way marginals, mean ± standard deviation over seeds (exact noise has no seed).
+budget and merges categories was chosen by its error on these tables. Domains are the codes that occur. tv2 and tv3 are
+the mean total variation over all two-way and three-way marginals, mean ± standard deviation over seeds (exact noise has
+no seed).
 """
 
 from __future__ import annotations
@@ -162,7 +163,8 @@ def opendp(mechanism: str, codes: dict[str, np.ndarray], seed: int) -> dict[str,
 
     dp.enable_features("contrib")
     frame = pl.DataFrame(codes)
-    # OpenDP 0.16's MST rounds its shares so that they add up to more than its budget by some last digits, and then refuses
+    # OpenDP 0.16's MST rounds its shares so that they add up to more than its budget by
+    # some last digits, and then refuses
     # itself: here they are less by a trillionth, and rho is rounded down, by 0.2% at most.
     import_module("opendp.extras.mbi._mst").prior = lambda share: share * (1 - 1e-12)
     rho = math.floor(float(os.environ["DPWEAVE_RHO"]) * 2**14) / 2**14
@@ -270,7 +272,10 @@ def tables_text(done: dict[str, dict]) -> str:
 def marks_text(done: dict[str, dict]) -> str:
     """Markdown: ours against the libraries, each figure against the best of them."""
     lines = [
-        "| table | mechanism | tv2: ours, best of them | | tv3: ours, best of them | | CPU s of the fastest, times ours | mark |",
+        (
+            "| table | mechanism | tv2: ours, best of them | | tv3: ours, best of them | | CPU s of the fastest, times"
+            " ours | mark |"
+        ),
         "|---|---|---|---|---|---|---|---|",
     ]
     for table, mechanism in product(TABLES, THEIRS):

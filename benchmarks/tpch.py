@@ -5,8 +5,8 @@ Columns are independent, and so are links: their number for each row is learned,
     pip install tpchgen-cli
     python benchmarks/tpch.py [--scale 1] [--data FOLDER] [--work FOLDER]
 
-Customers are protected, with the orders and line items they own; parts, suppliers and places are public. Each step is a process of
-its own, so that its peak memory is its own. Writes ``tpch.json`` beside this file when the scale is 1.
+Customers are protected, with the orders and line items they own; parts, suppliers and places are public. Each step is
+a process of its own, so that its peak memory is its own. Writes ``tpch.json`` beside this file when the scale is 1.
 """
 
 from __future__ import annotations

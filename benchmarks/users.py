@@ -1,7 +1,9 @@
 """A user table with degrees for benchmarks/links.py, made of the library's own pieces as ``dw.fit`` puts them together.
 
-1. A twentieth of the budget counts degrees alone, in the buckets of a fit, and cuts them into groups (``tables.domains``).
-2. The rest goes to all pairs of columns (``tables.woven``), weighed by the link workloads that each enters: nothing else is looked at here.
+1. A twentieth of the budget counts degrees alone, in the buckets of a fit, and cuts
+   them into groups (``tables.domains``).
+2. The rest goes to all pairs of columns (``tables.woven``), weighed by the link
+   workloads that each enters: nothing else is looked at here.
 3. Degrees are dealt out within the groups (``links.tilt``).
 """
 

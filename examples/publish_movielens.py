@@ -16,7 +16,8 @@ folder = Path(sys.argv[1])
 tables = {name: pq.read_table(folder / f"{name}.parquet") for name in ("users", "movies", "ratings")}
 tables["ratings"] = tables["ratings"].slice(0, 100_000)  # a part will do here; leave this line out for all million
 
-# Keys are found by name. What is known about the data without looking at it: the documentation of MovieLens lists these.
+# Keys are found by name. What is known about the data without looking at it: the
+# documentation of MovieLens lists these.
 plan = dw.Plan.draft(tables, protect=["users"], public=["movies"], max_degree=20)
 plan = plan.replace_domain("users", "gender", Categories(("F", "M")))
 plan = plan.replace_domain("users", "age", Categories((1, 18, 25, 35, 45, 50, 56)))

@@ -44,9 +44,11 @@ STANDS_STILL = """
 """
 UNREADABLE = """
   const parse = c => c.match(/[\\d.]+/g).map(Number);
-  const lum = c => { const f = c.slice(0, 3).map(v => { v /= 255; return v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4; });
+  const lum = c => { const f = c.slice(0, 3).map(v => { v /= 255;
+    return v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4; });
     return .2126 * f[0] + .7152 * f[1] + .0722 * f[2]; };
-  const back = e => { for (; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor); if (c.length < 4 || c[3] > .5) return c; } return [255, 255, 255]; };
+  const back = e => { for (; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor);
+    if (c.length < 4 || c[3] > .5) return c; } return [255, 255, 255]; };
   const bad = [];
   document.querySelectorAll('p,li,td,th,dt,dd,summary,figcaption,h1,h2,h3,h4,code,.badge,.unit,.soft,caption,a,.stamp').forEach(e => {
     const a = lum(parse(getComputedStyle(e).color)), b = lum(back(e));
@@ -55,7 +57,7 @@ UNREADABLE = """
       bad.push([e.tagName, e.className, e.textContent.slice(0, 40), ratio]);
   });
   return bad.slice(0, 5);
-"""
+"""  # noqa: E501
 
 
 @contextmanager

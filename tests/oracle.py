@@ -1,8 +1,8 @@
 """The promise, slowly and obviously: bounding, views, marginals and neighbours by loops over dicts.
 
-A database is ``{table: {row id: {column or key: value}}}``; a foreign key holds the id of the row it leads to, None, or an id
-that is not there (which leads nowhere). ``order`` ranks rows by (table, id), as PRIVACY §3 wants it: by nothing but the row.
-Nothing here imports the calculus, the bounding or the counts it is compared with.
+A database is ``{table: {row id: {column or key: value}}}``; a foreign key holds the id of the row it leads to,
+None, or an id that is not there (which leads nowhere). ``order`` ranks rows by (table, id), as PRIVACY §3 wants
+it: by nothing but the row. Nothing here imports the calculus, the bounding or the counts it is compared with.
 """
 
 from __future__ import annotations
@@ -202,7 +202,9 @@ def holds_bounds(rows: Rows, promise: Promise) -> bool:
 
 
 def count(bounded: Bounded, promise: Promise, view: View, columns: tuple[str, ...]) -> Counter[tuple[int, ...]]:
-    """Occupied cells of the marginal of ``view`` over ``columns``. Beyond private rows, a public one that is not there is ``NOWHERE``."""
+    """Occupied cells of the marginal of ``view`` over ``columns``. Beyond private rows,
+    a public one that is not there is ``NOWHERE``.
+    """
     cells: Counter[tuple[int, ...]] = Counter()
     attributes = [dict(view.columns)[c] for c in columns]
     for ident in bounded.rows[view.base]:
@@ -229,7 +231,9 @@ def count(bounded: Bounded, promise: Promise, view: View, columns: tuple[str, ..
 
 
 def _is_optional(bounded: Bounded, promise: Promise, table: str, ident: int, path: tuple[str, ...]) -> bool:
-    """Whether a path that leads nowhere breaks off at a public row, with nothing but public rows to come; all keys here may be null."""
+    """Whether a path that leads nowhere breaks off at a public row, with nothing but
+    public rows to come; all keys here may be null.
+    """
     ends = [table]
     for key in path:
         ends.append(keys_of(promise, ends[-1])[key])
@@ -299,7 +303,9 @@ def _code(bounded: Bounded, promise: Promise, table: str, ident: int, column: st
 
 
 def _repeats(bounded: Bounded, promise: Promise, table: str, ident: int, key: str) -> bool:
-    """Whether another row with the same owner and the same target by ``key`` comes before this one; without owners none does."""
+    """Whether another row with the same owner and the same target by ``key`` comes
+    before this one; without owners none does.
+    """
     if table not in promise.owning:
         return False
 
@@ -378,8 +384,8 @@ def record_neighbour(
 ) -> Rows:
     """One unit changed within bounds: its row, what it owns, its relationships, and who is linked to it.
 
-    ``values`` names the value columns of each table, with codes below ``size``. How much comes and goes is random, from nothing
-    to everything that bounds allow.
+    ``values`` names the value columns of each table, with codes below ``size``. How
+    much comes and goes is random, from nothing to everything that bounds allow.
     """
     eager = rng.random() < 0.7
     new = copy.deepcopy(rows)
@@ -478,7 +484,8 @@ class World:
 def random_promise(
     rng: random.Random, neighbours: str, *, on_excess: str = "refuse", share: float = 0.0
 ) -> tuple[Promise, dict[str, tuple[str, ...]]]:
-    """Chains, stars, junctions, self-references, several protected and public tables, several keys to one parent, keys within units.
+    """Chains, stars, junctions, self-references, several protected and public tables,
+    several keys to one parent, keys within units.
 
     ``share`` is how often a key that could be shared is.
     """
@@ -544,7 +551,9 @@ def random_world(
     tame: bool = True,
     share: float = 0.0,
 ) -> World:
-    """Rows that crowd onto few targets, with null and dangling keys; inside the bounds where ``record`` promises them (``tame``)."""
+    """Rows that crowd onto few targets, with null and dangling keys; inside the bounds
+    where ``record`` promises them (``tame``).
+    """
     promise, columns = random_promise(rng, neighbours, on_excess=on_excess, share=share)
     size = rng.choice([2, 2, 3])
     rows: Rows = {n: {i: {} for i in range(rng.choice([0, 2, most, most]) or rng.randint(1, most))} for n in columns}
@@ -617,7 +626,9 @@ def random_view(rng: random.Random, world: World) -> tuple[View, tuple[str, ...]
 
 
 def newcomer_view(rng: random.Random, world: World) -> tuple[View, tuple[str, ...]] | None:
-    """Rows by the public row they lead to, beside columns of their own, of that row and of rows that other keys lead to."""
+    """Rows by the public row they lead to, beside columns of their own, of that row and
+    of rows that other keys lead to.
+    """
     from dpweave.schema.domain import Attribute
 
     promise = world.promise

@@ -80,7 +80,9 @@ def test_import_loads_nothing_heavy():
 
 
 def _lines_of_code(path: Path) -> int:
-    """Logical lines: what a formatter breaks over several lines counts once; blank lines, comments and docstrings not at all."""
+    """Logical lines: what a formatter breaks over several lines counts once; blank
+    lines, comments and docstrings not at all.
+    """
     docs: set[int] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
@@ -90,7 +92,9 @@ def _lines_of_code(path: Path) -> int:
 
 
 def test_the_trusted_core_can_be_read_in_an_afternoon():
-    """The aim is about 1,000 lines; it stands at some 1,580 with the ledger (220), the records of a release (60) and unit sums (70)."""
+    """The aim is about 1,000 lines; it stands at some 1,580 with the ledger (220), the
+    records of a release (60) and unit sums (70).
+    """
     sizes = {p.name: _lines_of_code(p) for p in (SOURCES / "privacy").glob("*.py") if p.name not in HELD_BY_CLIENTS}
     assert sum(sizes.values()) <= 1595, sizes
     assert max(sizes.values()) <= 230, sizes

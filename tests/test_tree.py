@@ -1,4 +1,6 @@
-"""The tree of the package: rooms of a size that can be seen at once, names that mean one thing, imports without circles."""
+"""The tree of the package: rooms of a size that can be seen at once, names that mean
+one thing, imports without circles.
+"""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 r"""An empirical audit: many runs on two neighbours, and the largest ε that they prove at 99.9 % confidence.
 
 A run asks the Curator for a noisy marginal and for a private choice. Its score is the log-likelihood ratio of the two
-databases as far as an attacker who knows both can compute it: noisy counts along the line between the two true marginals,
-the choice, and whatever else came out (scale, shape, categories). ρ-zCDP claims (ε(δ), δ) for **every** δ. On the first half
-of the runs the audit picks direction, threshold and δ; on the second half it tests
-:math:`P_1(S) - \delta \le e^{\varepsilon(\delta)} P_0(S)` with Clopper-Pearson bounds.
+databases as far as an attacker who knows both can compute it: noisy counts along the line between the two true
+marginals, the choice, and whatever else came out (scale, shape, categories). ρ-zCDP claims (ε(δ), δ) for **every** δ.
+On the first half of the runs the audit picks direction, threshold and δ; on the second half it tests :math:`P_1(S) -
+\delta \le e^{\varepsilon(\delta)} P_0(S)` with Clopper-Pearson bounds.
 """
 
 from __future__ import annotations
@@ -104,7 +104,9 @@ def open_curator(
 
 
 def collect(pair: Pair, runs: int, change: Callable[[Curator, Rows], None] | None = None) -> tuple[Runs, Runs, float]:
-    """``runs`` runs on either database, over the salts that move the marginal most, and what a run costs the unit's table."""
+    """``runs`` runs on either database, over the salts that move the marginal most, and
+    what a run costs the unit's table.
+    """
     opened = []
     for i in range(pair.salts):
         both = [open_curator(pair, rows, salt=f"salt{i}", change=change) for rows in (pair.one, pair.zero)]

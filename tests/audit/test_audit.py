@@ -1,4 +1,6 @@
-"""The Curator's claim holds against many runs on neighbouring databases, and the same audit catches what is broken on purpose."""
+"""The Curator's claim holds against many runs on neighbouring databases, and the same
+audit catches what is broken on purpose.
+"""
 
 from __future__ import annotations
 
@@ -157,7 +159,9 @@ def _newcomer(movies: tuple[int, ...] = (0, 1, 2, 0, 1, 2), *, kept: int = 3) ->
 
 
 def _home() -> Pair:
-    """A home leaves of which two lead to each other, and to whom six others lead who must not: these are not counted."""
+    """A home leaves of which two lead to each other, and to whom six others lead who
+    must not: these are not counted.
+    """
     promise = make_promise(
         {"homes": (("x",), {}), "people": (("x",), {"home": "homes", "kin": "people"})},
         protect=("homes",),
@@ -202,7 +206,8 @@ def test_the_claim_stands(name):
     assert rho == pytest.approx(2 * PAIRS[name]().rho, rel=1e-9)
     verdict = audit(one, zero, zcdp_claim(rho))
     assert not verdict.broken, verdict
-    # No formality: the pair is as far apart as the measurement's charge allows. 2 rho is 0.5; 0.44 is 7 sd of the means below.
+    # No formality: the pair is as far apart as the measurement's charge allows. 2 rho
+    # is 0.5; 0.44 is 7 sd of the means below.
     assert np.mean(one.projection) - np.mean(zero.projection) > 0.88 * 2 * PAIRS[name]().rho
     telling = audit(one, zero, zcdp_claim(rho), deltas=(0.06,))
     assert telling.proven > 0.3 * telling.claimed  # bootstrapped: 0.55 with a standard deviation of 0.03
@@ -268,7 +273,9 @@ def test_links_that_leave_their_unit_and_are_counted_are_caught(monkeypatch):
 
 
 def test_rows_that_lead_to_the_same_public_row_again_and_are_counted_are_caught(monkeypatch):
-    """The sensitivity of a newcomer column rests on their being left out: nine in one cell, where the root of nine is claimed."""
+    """The sensitivity of a newcomer column rests on their being left out: nine in one
+    cell, where the root of nine is claimed.
+    """
     monkeypatch.setattr("dpweave.privacy.counts._repeats", lambda linked, *_: linked.rid < 0)
     one, zero, rho = collect(_newcomer((0,) * 9, kept=9), RUNS // 2)
     assert audit(one, zero, zcdp_claim(rho)).broken
@@ -321,11 +328,14 @@ def test_an_honest_selection_alone_stands():
     assert not audit(one, zero, zcdp_claim(rho / 2)).broken
 
 
-# -- unit sums --------------------------------------------------------------------------------------------------------------
+# -- unit sums
+# --------------------------------------------------------------------------------------------------------------
 
 
 def _unit_sum(runs: int) -> tuple[Runs, Runs, float]:
-    """Runs of a unit sum with and without a user of forty ratings, where clips of length 5 are charged for; cost of a run."""
+    """Runs of a unit sum with and without a user of forty ratings, where clips of
+    length 5 are charged for; cost of a run.
+    """
     promise = make_promise(
         RATED, protect=("users",), public=("movies",), owning={"ratings": "user"}, bounds={("ratings", "user"): 50}
     )

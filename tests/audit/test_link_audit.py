@@ -1,8 +1,9 @@
-"""``dw.link`` from end to end on neighbouring databases: its certificate holds, and what is broken on purpose is caught.
+"""``dw.link`` from end to end on neighbouring databases: its certificate holds, and
+what is broken on purpose is caught.
 
-Every run is a whole call, with its own ledger, noise, budget split, learning and certificate. Only what has no randomness
-is kept between the runs on one database: the rows as they were read and coded. The attacker sees what the caller gets, on
-the one hand the release, on the other the links.
+Every run is a whole call, with its own ledger, noise, budget split, learning and certificate. Only
+what has no randomness is kept between the runs on one database: the rows as they were read and
+coded. The attacker sees what the caller gets, on the one hand the release, on the other the links.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The command line: its surface, its exit codes, what it prints for people and for machines, and a session in a terminal."""
+"""The command line: its surface, its exit codes, what it prints for people and for
+machines, and a session in a terminal.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Ctrl-C: heard even where an engine turns it into an error of its own; what is half written goes, what is whole is named."""
+"""Ctrl-C: heard even where an engine turns it into an error of its own; what is half
+written goes, what is whole is named.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Every engine through one contract: the same plan gives the same exact counts, and a copy loads back with valid keys."""
+"""Every engine through one contract: the same plan gives the same exact counts, and a
+copy loads back with valid keys.
+"""
 
 from __future__ import annotations
 

@@ -63,16 +63,14 @@ def test_types_of_sqlite(declared: str, expected: str) -> None:
 
 def test_duckdb_keys_of_every_shape() -> None:
     with duckdb.connect() as connection:
-        connection.execute(
-            """
+        connection.execute("""
             CREATE TABLE parent (a INT, b TEXT, c INT UNIQUE, PRIMARY KEY (a, b));
             CREATE TABLE "Child" ("I d" INT PRIMARY KEY, a INT NOT NULL, b TEXT, c INT REFERENCES parent (c),
                 boss INT REFERENCES "Child" ("I d"), FOREIGN KEY (a, b) REFERENCES parent (a, b));
             CREATE UNIQUE INDEX twice ON parent (b, c);
             CREATE SCHEMA other; CREATE TABLE other.t (id INT PRIMARY KEY, up INT REFERENCES other.t (id));
             CREATE VIEW seen AS SELECT * FROM parent; CREATE TEMP TABLE gone (x INT);
-            """
-        )
+            """)
         found = reflect_duckdb(connection)
     assert found.names == ("parent", "Child", "other.t")
     assert found["parent"].primary_key == ("a", "b")
@@ -89,8 +87,7 @@ def test_duckdb_keys_of_every_shape() -> None:
 
 def test_sqlite_keys_of_every_shape_without_reading_a_row() -> None:
     connection = sqlite3.connect(":memory:")
-    connection.executescript(
-        """
+    connection.executescript("""
         CREATE TABLE Parent (Id INTEGER PRIMARY KEY, "x y" TEXT UNIQUE, made INT AS (Id + 1));
         CREATE TABLE child (id INT PRIMARY KEY, up references parent, other INTEGER REFERENCES PARENT (ID),
             seen TEXT REFERENCES parent ("X Y"), me INT REFERENCES child);
@@ -100,8 +97,7 @@ def test_sqlite_keys_of_every_shape_without_reading_a_row() -> None:
         CREATE UNIQUE INDEX some ON pair (n) WHERE n > 0; CREATE UNIQUE INDEX low ON pair (lower(a));
         CREATE VIEW seen AS SELECT 1 AS one; CREATE VIRTUAL TABLE words USING fts5 (t);
         INSERT INTO Parent (Id) VALUES (1);
-        """
-    )
+        """)
     touched: list[str] = []
 
     def watch(action: int, table: str | None, *_: object) -> int:
@@ -139,11 +135,14 @@ def test_postgres_catalogue_without_permission_to_read_a_row(postgres) -> None:
         CREATE TYPE mood AS ENUM ('sad', 'it''s ok');
         CREATE DOMAIN age AS smallint NOT NULL;
         CREATE TABLE "Parent" (a int, b varchar(5), c bigint UNIQUE, PRIMARY KEY (b, a));
-        CREATE TABLE child (id bigint PRIMARY KEY, a int, b varchar(5), c bigint REFERENCES "Parent" (c), m mood, how_old age,
-          money numeric(10,2), free numeric, tags text[], t timestamptz, d date, u uuid, j jsonb, raw bytea, fixed char(3),
+        CREATE TABLE child (id bigint PRIMARY KEY, a int, b varchar(5), c bigint REFERENCES "Parent" (c), m mood,
+          how_old age,
+          money numeric(10,2), free numeric, tags text[], t timestamptz, d date, u uuid, j jsonb, raw bytea,
+            fixed char(3),
           f real CHECK (f > 0), b2 boolean, net inet, clock time, FOREIGN KEY (b, a) REFERENCES "Parent" (b, a));
         CREATE SCHEMA other;
-        CREATE TABLE other.child (id int PRIMARY KEY, up bigint REFERENCES public.child, loop int REFERENCES other.child);
+        CREATE TABLE other.child (id int PRIMARY KEY, up bigint REFERENCES public.child,
+          loop int REFERENCES other.child);
         CREATE UNIQUE INDEX lone ON other.child (up); CREATE UNIQUE INDEX partial ON other.child (loop) WHERE loop > 0;
         CREATE TABLE parted (id int PRIMARY KEY) PARTITION BY RANGE (id);
         CREATE TABLE parted1 PARTITION OF parted FOR VALUES FROM (0) TO (9);
@@ -169,9 +168,9 @@ def test_postgres_catalogue_without_permission_to_read_a_row(postgres) -> None:
     assert {k.target for k in found["other.child"].foreign_keys} == {"child", "other.child"}
     assert found["other.child"].unique == (("up",),)
     expected = (
-        'id int64, a int32, b text(5), c int64, m enum("sad","it\'s ok"), how_old int16, money decimal(10,2), free decimal, '
-        "tags array, t timestamptz, d date, u uuid, j json, raw bytes, fixed text(3), f float32, b2 boolean, net unknown, "
-        "clock time"
+        'id int64, a int32, b text(5), c int64, m enum("sad","it\'s ok"), how_old int16, money decimal(10,2), free'
+        " decimal, tags array, t timestamptz, d date, u uuid, j json, raw bytes, fixed text(3), f float32, b2 boolean,"
+        " net unknown, clock time"
     )
     assert ", ".join(f"{c.name} {c.type}" for c in found["child"].columns) == expected
     assert not found["child"].column["how_old"].nullable

@@ -79,7 +79,9 @@ def test_a_key_that_leads_to_two_rows_at_once_is_refused_before_anything_is_char
 
 
 def test_postgresql_hashes_texts_of_several_collations(postgres) -> None:  # noqa: F811
-    """Without a primary key rows are ordered by a hash of all columns, which PostgreSQL refuses where collations differ."""
+    """Without a primary key rows are ordered by a hash of all columns, which PostgreSQL
+    refuses where collations differ.
+    """
     url = postgres.fresh()
     postgres.run(
         'CREATE TABLE owner (id int PRIMARY KEY, "kind%" text COLLATE "POSIX" NOT NULL)',

@@ -1,4 +1,6 @@
-"""Which keys an engine proves for just the rows that are read; all others are checked, so that no join multiplies rows."""
+"""Which keys an engine proves for just the rows that are read; all others are checked,
+so that no join multiplies rows.
+"""
 
 from __future__ import annotations
 
@@ -167,7 +169,9 @@ def test_keys_that_embedded_engines_prove(tmp_path) -> None:
     ],
 )
 def test_sqlite_keys_are_checked_as_they_are_read(tmp_path, kind: str, same: tuple[str, ...]) -> None:
-    """Keys that are distinct as stored and equal as read: they would be one owner, and its rows those of each of them."""
+    """Keys that are distinct as stored and equal as read: they would be one owner, and
+    its rows those of each of them.
+    """
     path = make_sqlite(
         tmp_path / "a.sqlite",
         f"""

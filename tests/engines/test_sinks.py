@@ -225,7 +225,7 @@ def test_a_full_disk_leaves_nothing(kind: str, tmp_path) -> None:
         except TargetError as error:
             assert error.exit_code == 5
             print("refused:", error)
-    """
+    """  # noqa: E501
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script), str(tmp_path / f"copy.{kind}")],
         capture_output=True,

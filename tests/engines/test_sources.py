@@ -156,7 +156,8 @@ def test_values_that_sqlite_should_not_hold_are_null(tmp_path) -> None:
     path = make_sqlite(
         tmp_path / "odd.sqlite",
         """
-        CREATE TABLE t (id INTEGER PRIMARY KEY, n INT, x REAL, d DATE, ts DATETIME, b BLOB, flag BOOLEAN, s TEXT, tod TIME);
+        CREATE TABLE t (id INTEGER PRIMARY KEY, n INT, x REAL, d DATE, ts DATETIME, b BLOB, flag BOOLEAN, s TEXT,
+          tod TIME);
         INSERT INTO t VALUES (1, 5, 1.5, '2020-02-29', '2020-02-29 12:30:15', x'00', 1, 'a', '10:20:30');
         INSERT INTO t VALUES (2, 'five', 'x', 'soon', 'later', 'text', 'yes', x'ff', 'noon');
         INSERT INTO t VALUES (3, 2.5, 7, 86400, 86400, 1, 0, 12, 3600);
@@ -368,7 +369,8 @@ def test_a_connection_that_drops_in_the_middle(postgres) -> None:
     source = open_source(url)
     table = source.table("t")
     postgres.run(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = current_database()",
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname ="
+        " current_database()",
         url=url,
     )
     with pytest.raises(SourceError, match="connection"):

@@ -41,24 +41,38 @@ def fit(given: Any, *, kinds: dict[str, str] | None = None, ledger: Path | None 
 
 
 SQLITE = {
-    "a text key": "CREATE TABLE t (id TEXT PRIMARY KEY NOT NULL, v INT); INSERT INTO t SELECT value, 1 FROM n;"
-    f"INSERT INTO t VALUES ({BAD}, 1);",
-    "a table without a key": "CREATE TABLE t (id INTEGER PRIMARY KEY); INSERT INTO t SELECT value FROM n;"
-    "CREATE TABLE u (owner INT REFERENCES t, v TEXT); INSERT INTO u SELECT value, value % 3 FROM n;"
-    f"INSERT INTO u VALUES (1, {BAD}), (1, x'ff'), (1, 7);",
-    "bytes in a text key": "CREATE TABLE t (id TEXT PRIMARY KEY NOT NULL, v INT); INSERT INTO t SELECT value, 1 FROM n;"
-    "INSERT INTO t VALUES (x'ff00', 1), (x'fe', 2);",
-    "bytes as UUIDs": "CREATE TABLE t (id UUID PRIMARY KEY NOT NULL, v INT); INSERT INTO t SELECT randomblob(16), 1 FROM n;",
-    "a text of a number": f"CREATE TABLE t (id INTEGER PRIMARY KEY, v); INSERT INTO t VALUES (1, {BAD}), (2, 5), (3, '7');",
-    "NUL in a category": "CREATE TABLE t (id INTEGER PRIMARY KEY, v TEXT);"
-    "INSERT INTO t SELECT value, 'a' || char(0) || 'b' FROM n;",
+    "a text key": (
+        "CREATE TABLE t (id TEXT PRIMARY KEY NOT NULL, v INT); INSERT INTO t SELECT value, 1 FROM n;"
+        f"INSERT INTO t VALUES ({BAD}, 1);"
+    ),
+    "a table without a key": (
+        "CREATE TABLE t (id INTEGER PRIMARY KEY); INSERT INTO t SELECT value FROM n;"
+        "CREATE TABLE u (owner INT REFERENCES t, v TEXT); INSERT INTO u SELECT value, value % 3 FROM n;"
+        f"INSERT INTO u VALUES (1, {BAD}), (1, x'ff'), (1, 7);"
+    ),
+    "bytes in a text key": (
+        "CREATE TABLE t (id TEXT PRIMARY KEY NOT NULL, v INT); INSERT INTO t SELECT value, 1 FROM n;"
+        "INSERT INTO t VALUES (x'ff00', 1), (x'fe', 2);"
+    ),
+    "bytes as UUIDs": (
+        "CREATE TABLE t (id UUID PRIMARY KEY NOT NULL, v INT); INSERT INTO t SELECT randomblob(16), 1 FROM n;"
+    ),
+    "a text of a number": (
+        f"CREATE TABLE t (id INTEGER PRIMARY KEY, v); INSERT INTO t VALUES (1, {BAD}), (2, 5), (3, '7');"
+    ),
+    "NUL in a category": (
+        "CREATE TABLE t (id INTEGER PRIMARY KEY, v TEXT);INSERT INTO t SELECT value, 'a' || char(0) || 'b' FROM n;"
+    ),
 }
 
 
 @pytest.mark.parametrize("what", SQLITE)
 @pytest.mark.parametrize("live", [False, True], ids=["a file", "a connection"])
 def test_sqlite(tmp_path, what: str, live: bool) -> None:
-    numbers = "CREATE TEMPORARY TABLE n AS WITH RECURSIVE c(value) AS (VALUES (1) UNION ALL SELECT value + 1 FROM c LIMIT 300) SELECT * FROM c;"
+    numbers = (
+        "CREATE TEMPORARY TABLE n AS WITH RECURSIVE c(value) AS (VALUES (1) UNION ALL SELECT value + 1 FROM c LIMIT"
+        " 300) SELECT * FROM c;"
+    )
     path = make_sqlite(tmp_path / "a.sqlite", numbers + SQLITE[what])
     kinds = {"v": "int64"} if what == "a text of a number" else None
     if not live:

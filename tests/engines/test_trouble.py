@@ -1,4 +1,6 @@
-"""Trouble with a server, as the command line meets it: one sentence, exit code 5, nothing half-written, a ledger that is true."""
+"""Trouble with a server, as the command line meets it: one sentence, exit code 5,
+nothing half-written, a ledger that is true.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Whatever a row holds, reading it ends the same way: no error after a charge depends on a value.
 
-For every type of every engine, rows of extreme and random values are read as a fit reads them: as plain columns of tables with and
-without a primary key, and as keys. Where something fails, the values are halved until those that fail are left.
+For every type of every engine, rows of extreme and random values are read as a fit
+reads them: as plain columns of tables with and without a primary key, and as keys.
+Where something fails, the values are halved until those that fail are left.
 """
 
 from __future__ import annotations
@@ -71,9 +72,11 @@ NUMBERS = [
     *("9" * 38, "9" * 400, "1" + "0" * 1000, "0." + "0" * 350 + "1", "0." + "7" * 900),
 ]
 MOMENTS = listed(
-    "infinity|-infinity|epoch|0001-01-01|9999-12-31|10000-01-01|0044-03-15 BC|4713-01-01 BC|4714-11-24 BC|5874897-12-31",
+    "infinity|-infinity|epoch|0001-01-01|9999-12-31|10000-01-01|0044-03-15 BC|4713-01-01 BC|4714-11-24"
+    " BC|5874897-12-31",
     "294276-12-31 23:59:59.999999|294247-01-10 04:00:54.775806|290309-12-22 (BC) 00:00:00|290309-12-21 (BC)",
-    "5881580-07-10|5877642-06-25 (BC)|1677-09-21 00:12:44|2262-04-11 23:47:16|2116-06-01|1582-10-10|2000-02-29 12:30:15",
+    "5881580-07-10|5877642-06-25 (BC)|1677-09-21 00:12:44|2262-04-11 23:47:16|2116-06-01|1582-10-10|2000-02-29"
+    " 12:30:15",
     "24:00:00|23:59:59.999999|00:00:00|00:00:00+15:59:59|24:00:00-15:59:59|12:00:60|10:00+02|23:59:60|today|x||1e300",
     "-4713-11-24|2020-01-01T00:00:00.123456789Z|2020-01-01 00:00:00+14|2451545.5|-1|253402300800|178000000 years|P1Y",
     "-178000000 years|2147483647 months|1 month -30 days|106751991 days|1 microsecond",
@@ -111,7 +114,7 @@ def moments(rng: random.Random) -> Iterator[str]:
     while True:
         year = rng.choice((rng.randint(1, 9999), rng.randint(1600, 2300), rng.randint(10_000, 300_000)))
         day = f"{year:04d}-{rng.randint(1, 12):02d}-{rng.randint(1, 31):02d}"
-        clock = f"{rng.randint(0, 24):02d}:{rng.randint(0, 59):02d}:{rng.randint(0, 59):02d}.{rng.randint(0, 10**6 - 1):06d}"
+        clock = f"{rng.randint(0, 24):02d}:{rng.randint(0, 59):02d}:{rng.randint(0, 59):02d}.{rng.randint(0, 10**6 - 1):06d}"  # noqa: E501
         zone = rng.choice(("", "", "Z", "+13:59", "-15:59", " BC"))
         yield rng.choice(
             (
@@ -182,7 +185,9 @@ def mixed(rng: random.Random) -> Iterator[Any]:
 
 @dataclass(frozen=True)
 class Field:
-    """A column to fuzz: its type in the engine, its type in the plan, and its values as the engine's loader takes them."""
+    """A column to fuzz: its type in the engine, its type in the plan, and its values as
+    the engine's loader takes them.
+    """
 
     name: str
     stored: Any
@@ -260,7 +265,9 @@ def domains(kind: Type) -> Iterator[Any]:
 
 
 def read(given: Any, fields: Sequence[Field]) -> None:
-    """Read rows as a fit does. Whatever is refused before the first charge is a refusal of ours; nothing fails after it."""
+    """Read rows as a fit does. Whatever is refused before the first charge is a refusal
+    of ours; nothing fails after it.
+    """
     database = schema(fields)
     protect = ("owner", *(f"k {f.name}" for f in fields))
     plan = draft_plan(database, protect=protect, public=(), neighbours="entity", max_degree=2)
@@ -352,12 +359,16 @@ def kinds(**spelled: str) -> dict[str, Callable[[random.Random], Iterator[str]]]
 
 
 DUCKDB = kinds(
-    numbers="TINYINT|SMALLINT|INTEGER|BIGINT|UTINYINT|USMALLINT|UINTEGER|UBIGINT|HUGEINT|UHUGEINT|BIGNUM|FLOAT|DOUBLE|"
-    "DECIMAL(4,1)|DECIMAL(18,3)|DECIMAL(38,0)|DECIMAL(38,20)|BOOLEAN",
+    numbers=(
+        "TINYINT|SMALLINT|INTEGER|BIGINT|UTINYINT|USMALLINT|UINTEGER|UBIGINT|HUGEINT|UHUGEINT|BIGNUM|FLOAT|DOUBLE|"
+        "DECIMAL(4,1)|DECIMAL(18,3)|DECIMAL(38,0)|DECIMAL(38,20)|BOOLEAN"
+    ),
     moments="DATE|TIME|TIME_NS|TIMETZ|TIMESTAMP|TIMESTAMP_S|TIMESTAMP_MS|TIMESTAMP_NS|TIMESTAMPTZ|INTERVAL",
     texts="VARCHAR|BLOB",
-    things="UUID|JSON|BIT|INTEGER[]|VARCHAR[2]|STRUCT(a INTEGER)|MAP(VARCHAR, INTEGER)|UNION(a INTEGER, b VARCHAR)|"
-    "ENUM('so so', 'it''s')",
+    things=(
+        "UUID|JSON|BIT|INTEGER[]|VARCHAR[2]|STRUCT(a INTEGER)|MAP(VARCHAR, INTEGER)|UNION(a INTEGER, b VARCHAR)|"
+        "ENUM('so so', 'it''s')"
+    ),
 )
 POSTGRES = kinds(
     numbers="int2|int4|int8|oid|float4|float8|numeric|numeric(10,2)|numeric(60,30)|numeric(2,-3)|numeric(200,100)|bool|money",
@@ -466,7 +477,8 @@ def test_postgresql(postgres) -> None:
                     for row in zip(*(values for _, values in columns.values()), strict=True):
                         copy.write_row([str(v).replace("\0", "") for v in row])
                 valid = ", ".join(
-                    f"CASE WHEN pg_input_is_valid(v{i}, {quoted(kind or 'int8')}) THEN CAST(v{i} AS {kind or 'int8'}) END"
+                    f"CASE WHEN pg_input_is_valid(v{i}, {quoted(kind or 'int8')}) THEN CAST(v{i} AS"
+                    f" {kind or 'int8'}) END"
                     for i, (kind, _) in enumerate(columns.values())
                 )
                 connection.execute(f'INSERT INTO "{name}" SELECT {valid} FROM given')

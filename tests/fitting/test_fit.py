@@ -25,7 +25,8 @@ SECRET = "Zyx-4711-secret"
 DDL = f"""
 CREATE TABLE countries (code TEXT PRIMARY KEY, label TEXT NOT NULL);
 INSERT INTO countries VALUES ('de', 'Germany'), ('fr', 'France'), ('it', 'Italy');
-CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT, age INTEGER, country TEXT REFERENCES countries, mentor INTEGER REFERENCES users);
+CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT, age INTEGER, country TEXT REFERENCES countries,
+  mentor INTEGER REFERENCES users);
 INSERT INTO users SELECT i, 'user ' || i, 20 + i % 50, ['de','fr','it'][1 + i % 3], NULL FROM range(300) t(i);
 INSERT INTO users VALUES (9999, '{SECRET}', 103, 'de', 5);
 CREATE TABLE groups (id INTEGER PRIMARY KEY, kind TEXT NOT NULL);
@@ -33,7 +34,8 @@ INSERT INTO groups SELECT i, ['red','blue'][1 + i % 2] FROM range(40) t(i);
 INSERT INTO groups VALUES (9998, '{SECRET}');
 CREATE TABLE posts (id INTEGER PRIMARY KEY, author INTEGER NOT NULL REFERENCES users, score DOUBLE, posted TIMESTAMP);
 INSERT INTO posts SELECT i, i % 300, (i % 7) / 2, TIMESTAMP '2024-01-01' + INTERVAL (i) HOUR FROM range(900) t(i);
-CREATE TABLE members (member INTEGER NOT NULL REFERENCES users, "group" INTEGER NOT NULL REFERENCES groups, PRIMARY KEY (member, "group"));
+CREATE TABLE members (member INTEGER NOT NULL REFERENCES users, "group" INTEGER NOT NULL REFERENCES groups,
+  PRIMARY KEY (member, "group"));
 INSERT INTO members SELECT i % 300, (i * 7) % 40 FROM range(600) t(i) GROUP BY ALL;
 CREATE TABLE "a b" (id INTEGER PRIMARY KEY, partner INTEGER, v BOOLEAN);
 INSERT INTO "a b" SELECT i, CASE WHEN i % 3 > 0 THEN (i + 1) % 60 END, i % 2 = 0 FROM range(60) t(i);
@@ -219,7 +221,7 @@ keys = {b = {columns = ["b"], references = "b", target = ["id"], role = "linking
 primary_key = ["id"]
 columns = {id = {type = "int64", nullable = false, domain = "key"}, a = {type = "int64", domain = "key"}}
 keys = {a = {columns = ["a"], references = "a", target = ["id"], role = "owning", max_degree = 2}}
-"""
+"""  # noqa: E501
     plan = Plan.from_toml(text)
     db = dw.fit(frames, plan, epsilon=50.0, delta=1e-6, insecure_seed=1).sample(seed=2)
     ids = {t: set(db[t]["id"].to_pylist()) for t in ("a", "b")}

@@ -73,7 +73,9 @@ def test_the_certificate_is_the_whole_rho_and_no_more() -> None:
 
 @pytest.mark.parametrize("alpha", [0.0, 0.2])
 def test_the_budget_of_the_theorem(alpha: float) -> None:
-    """`thm::DP_guarantee`: with eps0² = 2 rho / (K T) the K T choices and measurements cost rho, whole and part by part."""
+    """`thm::DP_guarantee`: with eps0² = 2 rho / (K T) the K T choices and measurements
+    cost rho, whole and part by part.
+    """
     degree, rounds, each = 12, 2, 2
     links = learn(method=dw.PGD(T=rounds, K=each, k=2, alpha=alpha, slices=None), epsilon=2.0, max_degree=degree)
     rho = rho_of_epsilon(2.0, delta=1e-5)

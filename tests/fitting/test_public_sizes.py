@@ -1,4 +1,6 @@
-"""Numbers of rows that are declared public: nothing is spent on them, copies have exactly so many, and the certificate says so."""
+"""Numbers of rows that are declared public: nothing is spent on them, copies have
+exactly so many, and the certificate says so.
+"""
 
 from __future__ import annotations
 

@@ -110,7 +110,9 @@ def test_guards_fire():
 
 
 def told(degrees, cuts, rows, noise, rng):
-    """Share of the variance of sums of degrees that the best linear prediction from noisy group counts explains, drawn."""
+    """Share of the variance of sums of degrees that the best linear prediction from
+    noisy group counts explains, drawn.
+    """
     draws = rng.choice(degrees, (4000, rows))
     codes = np.searchsorted(cuts, draws, side="right")
     counts = np.stack([(codes == g).sum(axis=1) for g in range(len(cuts) + 1)], axis=1) + rng.normal(

@@ -18,7 +18,9 @@ LEAN = np.log(9.0)
 
 
 def _scene() -> tuple[LinkProblem, LinkFit]:
-    """Rows of one common type lead to kind 0 nine times in ten, as many rows that are each of a type of their own to kind 1."""
+    """Rows of one common type lead to kind 0 nine times in ten, as many rows that are
+    each of a type of their own to kind 1.
+    """
     left = {"a": np.concatenate([np.zeros(COMMON, dtype=np.int64), np.arange(1, RARE + 1)])}
     right = {"kind": np.arange(40) % 2}
     shape = {"a": RARE + 1, "kind": 2}
@@ -77,7 +79,9 @@ def test_margins_are_those_of_the_fit_and_rows_that_bounds_hid_come_on_top():
 
 
 def test_a_right_column_that_was_counted_and_not_heard_is_left_out_of_margins():
-    """Its counts were mere noise, so that right rows are not told apart by it where there are too many types of them."""
+    """Its counts were mere noise, so that right rows are not told apart by it where
+    there are too many types of them.
+    """
     rng, rows = np.random.default_rng(0), 1500
     left = {"a": np.arange(rows) % 2, "own": np.arange(rows)}
     right = {"b": np.arange(rows) % 2, "c": np.arange(rows) % 5, "far": np.arange(rows)}

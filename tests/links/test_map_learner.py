@@ -257,7 +257,9 @@ def test_many_row_types_are_sampled(monkeypatch):
 
 
 def test_a_sample_of_row_types_is_not_taken_for_the_rows(monkeypatch):
-    """Links are random. Types that stand for all have some values too often and others never, and links must not follow them."""
+    """Links are random. Types that stand for all have some values too often and others
+    never, and links must not follow them.
+    """
     from dpweave.links import fit_inputs
 
     monkeypatch.setattr(fit_inputs, "FIT_CELLS", 1 << 12)

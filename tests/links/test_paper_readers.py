@@ -52,7 +52,7 @@ DDI = """<?xml version="1.0" encoding="UTF-8"?>
 <dimensns><caseQnty/></dimensns><fileType charset="UTF-8">ascii</fileType><format>fixed length fields</format>
 <filePlac>IPUMS</filePlac></fileTxt></fileDscr>
 <dataDscr>{variables}</dataDscr></codeBook>
-"""
+"""  # noqa: E501
 VARIABLE = """<var ID="{name}" name="{name}" dcml="0" files="{stem}" intrvl="discrete" vendor="ipums">
 <location StartPos="{start}" EndPos="{end}" width="{width}"/><labl>{name}</labl><txt>{name}</txt>
 <concept>x</concept><varFormat type="numeric" schema="other"/></var>"""

@@ -65,7 +65,9 @@ def test_rescaled_steps_keep_the_kind(same_table: bool, start: Start) -> None:
 
 
 def test_from_links_nearest_steps_move_few_and_rescaled_steps_most() -> None:
-    """Why the authors' figures need their rescaling: a step adds a little to many pairs, and a projection takes it away."""
+    """Why the authors' figures need their rescaling: a step adds a little to many
+    pairs, and a projection takes it away.
+    """
     problem = problem_of("many-to-many", same_table=False, left_rows=400, right_rows=300)
     workloads = cross_workloads(list(problem.left), list(problem.right), k=2)
     relation = real_relation(problem, seed=4, links=400, planted=100.0)
@@ -400,7 +402,9 @@ method = "pgd"
 
 
 def test_a_plan_may_ask_for_it() -> None:
-    """`dw.fit` with ``method = "pgd"``: learned through the Curator, wired anew by every sample, charged to the ledger."""
+    """`dw.fit` with ``method = "pgd"``: learned through the Curator, wired anew by
+    every sample, charged to the ledger.
+    """
     import pandas as pd
 
     import dpweave as dw

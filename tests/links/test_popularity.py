@@ -1,4 +1,6 @@
-"""How often each public row is led to, from noisy counts: ranks, distribution, sums per value, and nothing out of noise."""
+"""How often each public row is led to, from noisy counts: ranks, distribution, sums per
+value, and nothing out of noise.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +100,9 @@ def test_no_more_is_spent_than_helps():
 
 
 def test_weights_of_rows_are_where_links_start_and_counts_of_columns_come_on_top():
-    """A kind that the weights make too rare has the links that were counted for it, spread over its rows as the weights say."""
+    """A kind that the weights make too rare has the links that were counted for it,
+    spread over its rows as the weights say.
+    """
     rng = np.random.default_rng(0)
     kinds = np.repeat([0, 1], 100)
     weights = rng.lognormal(0.0, 1.0, 200)

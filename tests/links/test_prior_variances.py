@@ -1,4 +1,6 @@
-"""Straight leans along columns in order: told apart from the rest with the noise they have, and found where tables drown."""
+"""Straight leans along columns in order: told apart from the rest with the noise they
+have, and found where tables drown.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ SHAPE = {"rating": 5, "job": 6} | {f"genre{i}": 2 for i in range(6)}
 
 
 def _world(rng: np.random.Generator, lean: float) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray]:
-    """Ratings of films; half of the genres are rated steadily higher, by one step for each unit of ``lean`` in logarithms."""
+    """Ratings of films; half of the genres are rated steadily higher, by one step for
+    each unit of ``lean`` in logarithms.
+    """
     left = {"rating": rng.choice(5, RATINGS, p=[0.05, 0.1, 0.25, 0.35, 0.25]), "job": rng.integers(0, 6, RATINGS)}
     right = {f"genre{i}": (rng.random(FILMS) < 0.2).astype(np.int64) for i in range(6)}
     better = right["genre0"] + right["genre1"] - right["genre2"]
@@ -131,7 +135,9 @@ def test_what_one_side_shows_by_itself_and_short_columns_have_no_straight_leans(
 
 
 def test_values_far_out_that_hardly_occur_keep_a_column_out_of_straight_leans():
-    """They would bring the noise of the far ends into everything else: of a sum by scores nearly all of it is theirs."""
+    """They would bring the noise of the far ends into everything else: of a sum by
+    scores nearly all of it is theirs.
+    """
     rng = np.random.default_rng(0)
     even, far = np.arange(3000) % 12, np.concatenate([np.arange(2999) % 2, [11]])
     for date, lines in ((even, {0, 1}), (far, {1})):

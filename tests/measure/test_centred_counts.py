@@ -66,7 +66,9 @@ def test_counts_beside_owners_columns_are_right():
 
 
 def test_columns_that_all_rows_of_a_unit_share_are_found_out():
-    """Everybody has rows of one kind only. Scaled down, rare kinds would be lost to the commonest; the first count shows it."""
+    """Everybody has rows of one kind only. Scaled down, rare kinds would be lost to the
+    commonest; the first count shows it.
+    """
     off, longer = {True: [], False: []}, []
     for seed in range(8):
         window = world(seed, taste=1.0, people=1000)
@@ -175,7 +177,9 @@ def test_links_to_owners_are_counted_around_the_rows_that_are_known():
 
 
 def test_a_lean_towards_owners_is_found_where_plain_counts_drown():
-    """Rows of kind 0 belong to one sex by 56 in a hundred: noise of all rows of a person hides it, of what they are beyond all not."""
+    """Rows of kind 0 belong to one sex by 56 in a hundred: noise of all rows of a
+    person hides it, of what they are beyond all not.
+    """
     kept = {True: [], False: []}
     for seed in range(6):
         rng = np.random.default_rng(seed)

@@ -225,7 +225,9 @@ def test_columns_with_too_many_values_for_a_bag_are_counted_as_before(asked):
 @pytest.mark.parametrize("make", [_bags, _centred])
 @pytest.mark.parametrize("twice", [False, True])
 def test_noise_of_completed_tables_is_what_is_said_of_it(world, make, twice):
-    """Draw the noise many times: every centred cell varies as much as its blur says, of the mean of two unit sums too."""
+    """Draw the noise many times: every centred cell varies as much as its blur says, of
+    the mean of two unit sums too.
+    """
     unit_sums = make(world)
     sets = [(), ("war",), ("kind",), ("war", "kind")]
     made = [
@@ -279,7 +281,9 @@ def test_bags_tell_more_than_cliques_for_the_same_budget(world, known):
 
 @pytest.mark.parametrize("rho", [0.05, 100.0])
 def test_strong_leans_are_not_clipped_away(rho):
-    """Four links in five lead to a film of the user's own kind, so that every unit is longer than its clip: counts are made good for that."""
+    """Four links in five lead to a film of the user's own kind, so that every unit is
+    longer than its clip: counts are made good for that.
+    """
     rng = np.random.default_rng(0)
     left, right = {"of": rng.integers(0, 8, 2000)}, {"kind": rng.integers(0, 8, 300), "long": rng.integers(0, 2, 300)}
     shape = {"of": 8, "kind": 8, "long": 2}
@@ -410,7 +414,9 @@ def test_rare_values_have_less_noise_and_values_that_hardly_occur_shape_nothing(
 
 
 def test_all_links_are_counted_with_noise_and_scaling_in_balance():
-    """Of three films in five a user likes the kind. Who likes a rare one is longest and scaled down most, so that rare kinds come out rarer: by less than noise."""
+    """Of three films in five a user likes the kind. Who likes a rare one is longest and
+    scaled down most, so that rare kinds come out rarer: by less than noise.
+    """
     rng = np.random.default_rng(0)
     likes = rng.choice(5, USERS, p=[0.04, 0.08, 0.12, 0.26, 0.5])
     kinds = np.where(rng.random((USERS, EACH)) < 0.6, likes[:, None], rng.integers(0, 5, (USERS, EACH))).ravel()
@@ -437,7 +443,9 @@ def test_all_links_are_counted_with_noise_and_scaling_in_balance():
 
 
 def test_clips_are_short_where_noise_is_large_and_right_all_the_same():
-    """Users have exponential numbers of ratings. Those who have most are scaled down, and what that takes is made good."""
+    """Users have exponential numbers of ratings. Those who have most are scaled down,
+    and what that takes is made good.
+    """
     rng = np.random.default_rng(1)
     users, mean = 600, 80
     many = np.minimum(rng.exponential(mean, users).astype(np.int64) + 1, 1000)
@@ -468,7 +476,8 @@ def test_clips_are_short_where_noise_is_large_and_right_all_the_same():
     counts = whole_tables(uncentred(_noiseless(window, short), _rows(world, ("age",)))[0], SHAPE)
     for g in GENRES:
         assert counts[g,] == pytest.approx(window.exact(("age", g)), rel=0.06)
-    # Of units with few rows, those with rare codes are longest, and units whose number of rows is not known may all be large.
+    # Of units with few rows, those with rare codes are longest, and units whose number
+    # of rows is not known may all be large.
     for unsure in (made(1.5), made(None)):
         unit_sum = unsure.unit_sum(("age",), sets)
         assert unsure.settled(unit_sum, rho=1e-3, links=links).clip >= unit_sum.clip

@@ -1,7 +1,8 @@
 """The list of mutations: one short piece of text of the trusted core each, and what stands there instead.
 
-Every one breaks the promise, or lets a claim be stronger than what was done. Changes that only cost accuracy, and changes that another check makes harmless,
-do not belong here. Keep ``old`` short and stable, and ``tests`` narrow: the whole list is run one by one.
+Every one breaks the promise, or lets a claim be stronger than what was done. Changes that
+only cost accuracy, and changes that another check makes harmless, do not belong here.
+Keep ``old`` short and stable, and ``tests`` narrow: the whole list is run one by one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Mutation:
-    """A planted bug: in ``file`` of ``src/dpweave/privacy``, ``old`` becomes ``new``, and one of ``tests`` must fail."""
+    """A planted bug: in ``file`` of ``src/dpweave/privacy``, ``old`` becomes ``new``,
+    and one of ``tests`` must fail.
+    """
 
     name: str
     file: str
@@ -804,7 +807,8 @@ MUTATIONS = (
         "rows count whose second unit is gone",
         BLANKED,
     ),
-    # -- unit sums ------------------------------------------------------------------------------------------------------
+    # -- unit sums
+    # ------------------------------------------------------------------------------------------------------
     _bags(
         "length unchecked",
         "x[:, ~(_squares(x, who) <= most**2)[who]] = 0.0",
@@ -813,7 +817,8 @@ MUTATIONS = (
     ),
     _bags(
         "no clip",
-        "np.minimum(step, most / np.maximum(np.sqrt(_squares(vector, who)), 1e-300))[who])\n        x[:, ~(_squares(x, who) <= most**2)[who]] = 0.0",
+        "np.minimum(step, most / np.maximum(np.sqrt(_squares(vector, who)), 1e-300))[who])\n        x[:, ~(_squares(x,"
+        " who) <= most**2)[who]] = 0.0",
         "step)",
         "a unit is summed at its full length",
     ),

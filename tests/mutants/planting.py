@@ -23,7 +23,9 @@ from tests.mutants.mutations import MUTATIONS, ROOT, Mutation
 PAGE = ROOT / "docs" / "mutants.md"
 
 LIMIT = 300
-"""Seconds that the tests of one mutation may take. They take some five on an idle machine; a mutant that runs longer does not count as noticed."""
+"""Seconds that the tests of one mutation may take. They take some five on an idle
+machine; a mutant that runs longer does not count as noticed.
+"""
 
 HEAVY = (
     "duckdb",
@@ -38,7 +40,9 @@ HEAVY = (
     "sqlalchemy",
     "xdist",
 )
-"""Imported once, in the process that all runs are forked from: half of the time. Nothing of ours, which each run imports anew."""
+"""Imported once, in the process that all runs are forked from: half of the time.
+Nothing of ours, which each run imports anew.
+"""
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,9 @@ class Outcome:
 
 
 def run(sources: Path, tests: tuple[str, ...], *, limit: float | None = LIMIT) -> tuple[int | None, float, str]:
-    """Run tests over some sources until the first fails. Returns the exit code, seconds of processor time, and what was printed."""
+    """Run tests over some sources until the first fails. Returns the exit code, seconds
+    of processor time, and what was printed.
+    """
     with tempfile.TemporaryDirectory() as folder:
         said, spent = Path(folder, "said"), Path(folder, "spent")
         said.touch()
@@ -87,7 +93,9 @@ def _forked(sources: Path, tests: tuple[str, ...], said: Path, spent: Path) -> N
 
 
 def killer(code: int | None, said: str) -> str | None:
-    """Return the test that failed. A run that ended otherwise, as for a module that cannot be imported, says nothing of the tests."""
+    """Return the test that failed. A run that ended otherwise, as for a module that
+    cannot be imported, says nothing of the tests.
+    """
     failed = re.search(r"^FAILED (.+?)(?: - .*)?$", said, re.MULTILINE)
     return failed[1] if code == 1 and failed else None
 
@@ -107,7 +115,9 @@ def plant(mutation: Mutation) -> Outcome:
 
 
 def require_sound(killers: set[str]) -> None:
-    """Stop unless the tests that noticed pass on a copy without a mutation: one that fails anyway has noticed nothing."""
+    """Stop unless the tests that noticed pass on a copy without a mutation: one that
+    fails anyway has noticed nothing.
+    """
     with tempfile.TemporaryDirectory() as folder:
         code, seconds, said = run(_copied(folder), tuple(sorted(killers)), limit=None)
     print(f"{seconds:4.1f} s  without a mutation", flush=True)
@@ -135,12 +145,14 @@ def page(outcomes: list[Outcome]) -> str:
     minutes = sum(o.seconds for o in outcomes) / 60
     return f"""# Planted bugs
 
-Would the tests notice if the promise were broken? `make mutants` tries it out. It plants {len(outcomes)} changes in the {files} files of the trusted core
-(`src/dpweave/privacy/`), one at a time and in a copy, and runs the tests that should notice. Each change makes noise too small, a charge too low or too late, a
-bound too loose, a claim too strong, or lets something out that was never charged. A change that no test notices fails the run.
+Would the tests notice if the promise were broken? `make mutants` tries it out. It plants {len(outcomes)} changes in
+the {files} files of the trusted core (`src/dpweave/privacy/`), one at a time and in a copy, and runs the tests that
+should notice. Each change makes noise too small, a charge too low or too late, a bound too loose, a claim too strong,
+or lets something out that was never charged. A change that no test notices fails the run.
 
-Last run: {datetime.now(UTC):%Y-%m-%d}, {minutes:.0f} minutes of processor time. **{noticed} of {len(outcomes)} were noticed.** The list of changes is `tests/mutants/mutations.py`. `make test` checks
-that each of them still applies to the code as it is and stands in this table. The test named is the first that failed; the run stops there.
+Last run: {datetime.now(UTC):%Y-%m-%d}, {minutes:.0f} minutes of processor time.
+**{noticed} of {len(outcomes)} were noticed.** The list of changes is `tests/mutants/mutations.py`.
+`make test` checks that each of them still applies to the code as it is and stands in this table. The test named is the first that failed; the run stops there.
 
 {table(outcomes)}
 """

@@ -22,9 +22,12 @@ from dpweave.schema.domain import Bins, Categories, Learn, Opaque, even_bins
 
 SHOP = """
 CREATE TABLE countries (code TEXT PRIMARY KEY, name TEXT);
-CREATE TABLE customers (id INTEGER PRIMARY KEY, email TEXT, country TEXT REFERENCES countries, born DATE, vip BOOLEAN NOT NULL);
-CREATE TABLE orders (id INTEGER PRIMARY KEY, customer INTEGER NOT NULL REFERENCES customers, total DECIMAL(8,2), placed TIMESTAMP);
-CREATE TABLE items (order_id INTEGER REFERENCES orders, line INTEGER, kind TEXT, price DOUBLE, PRIMARY KEY (order_id, line));
+CREATE TABLE customers (id INTEGER PRIMARY KEY, email TEXT, country TEXT REFERENCES countries, born DATE,
+  vip BOOLEAN NOT NULL);
+CREATE TABLE orders (id INTEGER PRIMARY KEY, customer INTEGER NOT NULL REFERENCES customers, total DECIMAL(8,2),
+  placed TIMESTAMP);
+CREATE TABLE items (order_id INTEGER REFERENCES orders, line INTEGER, kind TEXT, price DOUBLE, PRIMARY KEY (order_id,
+  line));
 CREATE TABLE staff (id INTEGER PRIMARY KEY, boss INTEGER REFERENCES staff, grade SMALLINT, note TEXT);
 """
 
@@ -291,8 +294,7 @@ def test_shares_are_checked():
 
 
 def _dated(lower: object, upper: object, **rule: object) -> Plan:
-    return Plan.from_toml(
-        f"""
+    return Plan.from_toml(f"""
 protect = ["clients"]
 constraints = [{{ table = "orders", lower = "made", upper = "sent" }}, {{ table = "orders", lower = "joined", upper = "made", key = "client" }}]
 [tables.clients]
@@ -313,8 +315,7 @@ references = "clients"
 target = ["id"]
 role = "owning"
 max_degree = 3
-"""
-    )
+""")  # noqa: E501
 
 
 @pytest.mark.parametrize(

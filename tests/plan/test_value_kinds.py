@@ -32,15 +32,15 @@ USER = ("tables", "users")
 @pytest.mark.parametrize(
     ("path", "wrong", "message"),
     [
-        ((*USER, "columns", "age", "nullable"), "false", "tables.users.columns.age.nullable must be true or false, not 'false'"),
-        ((*USER, "columns", "age", "type"), ["a"], r"tables.users.columns.age.type must be a text in quotes, not \['a'\]"),
-        ((*USER, "columns", "age", "domain", "bins"), -1, "tables.users.columns.age: domain.bins must be from 1 to 2097152, not -1"),
+        ((*USER, "columns", "age", "nullable"), "false", "tables.users.columns.age.nullable must be true or false, not 'false'"),  # noqa: E501
+        ((*USER, "columns", "age", "type"), ["a"], r"tables.users.columns.age.type must be a text in quotes, not \['a'\]"),  # noqa: E501
+        ((*USER, "columns", "age", "domain", "bins"), -1, "tables.users.columns.age: domain.bins must be from 1 to 2097152, not -1"),  # noqa: E501
         ((*USER, "columns", "job", "domain", "other"), "no", "domain.other must be true or false, not 'no'"),
-        (("tables", "films", "keys", "after", "columns"), ["nope"], "the foreign key 'after' of 'films'.* column 'nope'"),
-        (("tables", "films", "keys", "after", "references"), 1.5, "tables.films.keys.after.references must be a text in quotes, not 1.5"),
+        (("tables", "films", "keys", "after", "columns"), ["nope"], "the foreign key 'after' of 'films'.* column 'nope'"),  # noqa: E501
+        (("tables", "films", "keys", "after", "references"), 1.5, "tables.films.keys.after.references must be a text in quotes, not 1.5"),  # noqa: E501
         ((*USER, "rows"), 10**400, "tables.users.rows is a whole number of 1329 bits"),
         ((*USER, "rows"), 1.5, "rows of table 'users' must be a whole number of at least 0, not 1.5"),
-        (("tables", "views", "keys", "user", "degree_edges"), [0, "x"], "an edge of .*degree_edges must be a whole number, not 'x'"),
+        (("tables", "views", "keys", "user", "degree_edges"), [0, "x"], "an edge of .*degree_edges must be a whole number, not 'x'"),  # noqa: E501
         (("constraints", 1, "columns"), "sex", "columns of a constraint must be a list, not 'sex'"),
         (("workloads",), 3, "workloads must be a list, not 3"),
     ],

@@ -1,4 +1,6 @@
-"""Bounding in real engines on what the oracle's worlds do not have: composite keys, no keys, broken keys, broken bounds."""
+"""Bounding in real engines on what the oracle's worlds do not have: composite keys, no
+keys, broken keys, broken bounds.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,9 @@ RATINGS = [(u, m, 10 * u + m) for u in range(6) for m in range(4)]
 
 @pytest.mark.parametrize("primary_key", [("user", "movie"), ()])
 def test_removing_a_target_changes_nobody_s_rows(primary_key):
-    """Rows are ordered by their own key even where it names the target: a movie that goes lets no other rating slip in."""
+    """Rows are ordered by their own key even where it names the target: a movie that
+    goes lets no other rating slip in.
+    """
     promise = _rated(primary_key)
     for salt in ("a", "b", "c"):
         all_there = _kept(promise, _frames(range(6), range(4), RATINGS), salt=salt)
@@ -120,7 +124,9 @@ def _crossed(twins: int, more: int) -> dict[str, pa.Table]:
 
 @pytest.mark.parametrize("salt", ["one", "two", "three"])
 def test_one_of_two_twins_has_both_links_or_none(salt):
-    """Ties are broken alike for every key: else one more row moves hundreds (220 in L2 where 3.61 is claimed, with 60,000 twins)."""
+    """Ties are broken alike for every key: else one more row moves hundreds (220 in L2
+    where 3.61 is claimed, with 60,000 twins).
+    """
     (to_o, to_a, to_b) = (ForeignKey((n,), n, ("id",)) for n in "oab")
     ends = tuple(Table(n, (_column("id", nullable=False),), ("id",)) for n in "oab")
     rows = Table("t", tuple(_column(n) for n in ("o", "a", "b", "v")), (), (), (to_o, to_a, to_b))
@@ -335,7 +341,9 @@ def test_whole_numbers_and_floats_are_compared_without_taking_two_for_one():
 
 
 def test_a_table_with_many_keys_is_counted_by_sqlite(tmp_path):
-    """SQLite understands queries within queries up to a point, and what it does not understand would fail after a charge."""
+    """SQLite understands queries within queries up to a point, and what it does not
+    understand would fail after a charge.
+    """
     names = [f"k{i}" for i in range(9)]
     promise = make_promise(
         {

@@ -1,4 +1,6 @@
-"""Check, charge, then read: an exhausted ledger fails before a row is touched, and a charge stands even if reading fails."""
+"""Check, charge, then read: an exhausted ledger fails before a row is touched, and a
+charge stands even if reading fails.
+"""
 
 from __future__ import annotations
 

@@ -194,7 +194,9 @@ def test_order_depends_on_the_salt_and_on_nothing_else():
 
 @pytest.mark.parametrize("opens", ["frames", "sqlite"])
 def test_repetition_follows_the_order_of_bounding_and_not_the_place_in_the_file(opens, tmp_path):
-    """Each of users 1 and 2 rates one movie twice, of which user 0 may hold a place: a row that comes back repeats, and no other."""
+    """Each of users 1 and 2 rates one movie twice, of which user 0 may hold a place: a
+    row that comes back repeats, and no other.
+    """
     tables = {"users": ((), {}), "movies": ((), {}), "ratings": (("x",), {"user": "users", "movie": "movies"})}
     promise = make_promise(
         tables,

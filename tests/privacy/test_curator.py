@@ -105,7 +105,9 @@ def test_every_clique_and_every_bag_is_paid_for():
 
 
 def _passing(threshold: int, sigma: float, rows: int) -> float:
-    """Most probably any of ``rows`` categories, with as many rows each, passes: a union bound over discrete Gaussian tails."""
+    """Most probably any of ``rows`` categories, with as many rows each, passes: a union
+    bound over discrete Gaussian tails.
+    """
     terms = np.exp(-(np.arange(-400.0, 400.0) ** 2) / (2 * sigma**2))
     return float(rows * terms[int(400 + threshold - rows) :].sum() / terms.sum())
 
@@ -134,7 +136,9 @@ def test_a_threshold_is_paid_for_by_delta_for_rows_that_come_back():
 @pytest.mark.parametrize("neighbours", ["entity", "record"])
 @pytest.mark.parametrize("d", [1, 4])
 def test_a_threshold_is_paid_for_by_delta_for_all_rows_of_a_unit(neighbours, d):
-    """A unit may bring d categories of its own, or one that d rows have; δ covers the worst of all that lies between."""
+    """A unit may bring d categories of its own, or one that d rows have; δ covers the
+    worst of all that lies between.
+    """
     curator, noise = _overheard(neighbours, d=d, e=1)
     curator.discover("ratings", "x", what="words", rho=0.5, delta=1e-6)
     (found,) = curator.release.discovered
@@ -252,7 +256,9 @@ def test_release_holds_everything_that_was_returned():
 
 
 def test_the_paper_s_setting_costs_less_than_its_sum():
-    """Two protected tables at eps 1 each and eps_rel 2: the paper adds up to 4; zCDP per table needs less (PRIVACY §5)."""
+    """Two protected tables at eps 1 each and eps_rel 2: the paper adds up to 4; zCDP
+    per table needs less (PRIVACY §5).
+    """
     delta = 1e-5
     rho_table, rho_links = rho_of_epsilon(1.0, delta=delta), rho_of_epsilon(2.0, delta=delta)
     curator = _curator("record", d=4, e=4, rho=rho_table + rho_links)

@@ -406,7 +406,9 @@ except BudgetError:
 
 
 def crowd(paths: list[Path], limit: float, *, steps: int = 4) -> list[str]:
-    """What several processes say in the end that all begin, and then all charge, at the same time; one for each name."""
+    """What several processes say in the end that all begin, and then all charge, at the
+    same time; one for each name.
+    """
     racers = [start(CROWD, path, limit, steps) for path in paths]
     assert {racer.stdout.readline() for racer in racers} == {"ready\n"}
     _go(racers)

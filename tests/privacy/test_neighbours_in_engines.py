@@ -39,7 +39,9 @@ SPLIT = 3
 
 @dataclass(frozen=True)
 class Disguise:
-    """How a world of the oracle looks in an engine: which tables lose their primary key, and which get a composite one."""
+    """How a world of the oracle looks in an engine: which tables lose their primary
+    key, and which get a composite one.
+    """
 
     promise: Promise
     bare: frozenset[str]
@@ -159,7 +161,9 @@ def _into_postgres(url: str, schema: str, disguise: Disguise, rows: Rows) -> Non
 def _compared(
     world: World, disguise: Disguise, opened: Any, rng: random.Random, *, views: int, most: int
 ) -> tuple[int, int]:
-    """Count random marginals over a world and its neighbours; return how many pairs were compared and attained the bound."""
+    """Count random marginals over a world and its neighbours; return how many pairs
+    were compared and attained the bound.
+    """
     promise = disguise.promise
     if promise.neighbours == "entity":
         others = list(entity_neighbours(world.rows, world.promise))

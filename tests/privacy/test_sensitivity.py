@@ -107,7 +107,9 @@ def test_record_neighbours_never_move_more_than_the_calculus_says(chunk):
 
 
 def _repetition_view(rng: random.Random, world: World) -> tuple[View, tuple[str, ...]] | None:
-    """Whether rows repeat a target of their owner, seen over all rows, over linked ones, or by rows that lead to them."""
+    """Whether rows repeat a target of their owner, seen over all rows, over linked
+    ones, or by rows that lead to them.
+    """
     promise = world.promise
     owned = [
         (t, k) for t in promise.private if t in promise.owning for k in keys_of(promise, t) if k != promise.owning[t]
@@ -260,7 +262,9 @@ def test_attained_target_only_with_movement_further_along():
 
 
 def test_attained_two_branches():
-    """Two keys to two targets: both free a place, and either place is taken by a row that has the other link already."""
+    """Two keys to two targets: both free a place, and either place is taken by a row
+    that has the other link already.
+    """
     tables = {"p": ((), {}), "a": (("x",), {}), "b": (("x",), {}), "t": (("x",), {"p": "p", "a": "a", "b": "b"})}
     promise = make_promise(
         tables, protect=("p", "a", "b"), owning={"t": "p"}, bounds={("t", "p"): 1, ("t", "a"): 1, ("t", "b"): 1}
@@ -282,7 +286,8 @@ def test_attained_two_branches():
 def test_attained_depth_two_by_linking_keys():
     e = 2
     promise = make_promise({"staff": (("x",), {"boss": "staff"})}, protect=("staff",), bounds={("staff", "boss"): e})
-    # 1 goes: itself, its two people, and the four people of those lose a boss's boss; 3 takes the place under 0, which brings
+    # 1 goes: itself, its two people, and the four people of those lose a boss's boss; 3
+    # takes the place under 0, which brings
     # its own two people into the view, and 3 itself comes in since 0 has a boss.
     boss = {9: None, 0: 9, 1: 0, 2: 0, 3: 0, 10: 1, 11: 1, 20: 10, 21: 10, 22: 11, 23: 11, 30: 3, 31: 3}
     rows: Rows = {"staff": {i: {"boss": b, "x": 1 if i in (3, 30, 31) else 0} for i, b in boss.items()}}
@@ -327,7 +332,8 @@ def test_attained_degrees():
 def test_attained_repetition():
     d = 2
     promise = _rated(d, 2)
-    # Users 1 and 2 each have a first row with a place; user 0 holds the places that their second rows wait for. When it goes,
+    # Users 1 and 2 each have a first row with a place; user 0 holds the places that
+    # their second rows wait for. When it goes,
     # they come back and repeat the first ones.
     who = [(1, 0, 0), (2, 1, 0), (0, 0, 1), (0, 1, 1), (1, 0, 1), (2, 1, 1)]
     rows: Rows = {
@@ -424,7 +430,9 @@ def _sold(d: int, e: int, items: int = 1):
 
 
 def test_attained_shared_rows():
-    """A clerk goes with all that her orders say; a customer goes, and orders that had no place with its clerk count again."""
+    """A clerk goes with all that her orders say; a customer goes, and orders that had
+    no place with its clerk count again.
+    """
     d, e, items = 2, 3, 2
     promise = _sold(d, e, items)
     rows: Rows = {
@@ -587,7 +595,9 @@ def test_attained_record_parent_with_children():
 
 
 def test_attained_record_protected_rows_with_two_keys():
-    """They are children and no relationships, since nobody but themselves owns them: they stay when a parent changes."""
+    """They are children and no relationships, since nobody but themselves owns them:
+    they stay when a parent changes.
+    """
     c = 2
     tables = {"a": (("x",), {}), "b": ((), {}), "t": (("x",), {"a": "a", "b": "b"})}
     promise = make_promise(tables, protect=("a", "b", "t"), bounds={("t", "a"): c, ("t", "b"): 9}, neighbours="record")

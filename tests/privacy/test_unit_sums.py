@@ -335,7 +335,9 @@ def test_nothing_is_charged_for_what_is_refused():
 
 
 def test_what_a_bag_reaches_is_asked_of_what_is_counted():
-    """Unit sums hold an order's own columns, not those of a protected shop that it links to; and no client's class can say that it looks at nothing."""
+    """Unit sums hold an order's own columns, not those of a protected shop that it
+    links to; and no client's class can say that it looks at nothing.
+    """
 
     class Sly(UnitSum):
         @property

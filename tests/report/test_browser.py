@@ -84,13 +84,12 @@ def test_every_section_is_there_and_every_plot_is_drawn(browser: Any, page: Path
         assert tall > 60, anchor
     if page.stem != "report":
         return
-    drawn = browser.execute_script(
-        """document.querySelectorAll('details').forEach(d => d.open = true);
-        return [...document.querySelectorAll('svg[role=img]')].filter(s => s.getBoundingClientRect().width > 0).map(s => {
+    drawn = browser.execute_script("""document.querySelectorAll('details').forEach(d => d.open = true);
+        return [...document.querySelectorAll('svg[role=img]')].filter(s => s.getBoundingClientRect().width > 0)
+          .map(s => {
           const b = s.getBoundingClientRect(), g = s.getBBox();
           return [b.width, b.height, g.width, g.height, s.querySelectorAll('rect,circle,path').length];
-        })"""
-    )
+        })""")
     assert len(drawn) > 15
     for width, height, inner_width, inner_height, marks in drawn:
         assert min(width, height, inner_width, inner_height) > 15
@@ -119,7 +118,8 @@ def test_the_keyboard_reaches_everything(browser: Any, page: Path) -> None:
         ActionChains(browser).send_keys(Keys.TAB).perform()
         reached.add(
             browser.execute_script(
-                "const e = document.activeElement; return e.tagName + ' ' + (e.className || e.getAttribute('href') || '')"
+                "const e = document.activeElement; return e.tagName + ' ' + (e.className || e.getAttribute('href')"
+                " || '')"
             )
         )
     assert "A skip" in reached

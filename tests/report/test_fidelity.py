@@ -213,7 +213,9 @@ def test_evidence_is_calibrated_and_has_power() -> None:
 
 
 def test_evidence_and_bands_are_calibrated_where_noise_is_shared_between_values() -> None:
-    """As in a unit sum: the commonest value is what the others leave of the rows, so that it has the noise of all of them."""
+    """As in a unit sum: the commonest value is what the others leave of the rows, so
+    that it has the noise of all of them.
+    """
     rng = np.random.default_rng(3)
     view = View("vote", (("kind", Attribute("kind")), ("colour", Attribute("colour", ("item",)))))
     shape = {"colour": 5}

@@ -47,7 +47,9 @@ def test_a_fitted_model_is_reported_and_evaluated(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_links_counted_around_what_is_common_are_shown_as_counts(tmp_path: Path) -> None:
-    """Users' items lead to public products, six in ten to none: what the report says of links is near the truth, and noise is never 0."""
+    """Users' items lead to public products, six in ten to none: what the report says of
+    links is near the truth, and noise is never 0.
+    """
     rng = np.random.default_rng(0)
     users = pd.DataFrame({"id": np.arange(800), "kind": rng.integers(0, 3, 800)})
     products = pd.DataFrame({"id": np.arange(40), "category": np.arange(40) % 4, "size": np.arange(40) % 3})

@@ -172,7 +172,9 @@ def certificate(*, insecure: bool = False) -> Certificate:
 
 
 def model(tables: dict[str, pa.Table], *, sigma: float, seed: int = 0, plan: Plan | None = None) -> Made:
-    """A model whose release holds noisy counts of ``tables``: sizes, each column, some pairs, and all cross-table pairs."""
+    """A model whose release holds noisy counts of ``tables``: sizes, each column, some
+    pairs, and all cross-table pairs.
+    """
     plan = plan or shop_plan()
     rng = np.random.default_rng(seed)
     coded = encode(plan, tables)

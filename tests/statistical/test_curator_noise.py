@@ -1,4 +1,6 @@
-"""Noise and choices as they come out of the Curator have the law that was charged for; two thirds and three halves of it do not."""
+"""Noise and choices as they come out of the Curator have the law that was charged for;
+two thirds and three halves of it do not.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from tests.privacy.test_curator import LINKED, _curator
 
 RUNS = 6000
 LEVEL = 1e-6
-"""Noise cannot be seeded here. With so many runs a right law is refused, and a wrong one passes, less than once in 100,000 times."""
+"""Noise cannot be seeded here. With so many runs a right law is refused, and a wrong
+one passes, less than once in 100,000 times.
+"""
 
 
 def _discrete_gaussian(sigma: float, reach: int) -> np.ndarray:

@@ -200,7 +200,9 @@ def test_per_cell_weights_count() -> None:
 
 
 def mbi_loss(sizes: tuple[int, ...], measurements: list[Measurement], total: float, *, near: float) -> float:
-    """Loss of mbi's mirror descent, which goes on from where it stopped while it is not near: on cycles it can be slow."""
+    """Loss of mbi's mirror descent, which goes on from where it stopped while it is not
+    near: on cycles it can be slow.
+    """
     import mbi
     from mbi import estimation
 

@@ -1,7 +1,7 @@
 """Ranges of numbers, dates and times that are learned: they hold the rows, or say that they do not.
 
-Columns are made up, with all that is true about them known. Where the table has ten times the rows that noise hides, a range is
-learned well and holds nine tenths of the rows; elsewhere it says so, and stays within reason.
+Columns are made up, with all that is true about them known. Where the table has ten times the rows that noise
+hides, a range is learned well and holds nine tenths of the rows; elsewhere it says so, and stays within reason.
 """
 
 from __future__ import annotations
@@ -109,7 +109,8 @@ SEEDS = 6
 def test_a_range_holds_nine_tenths_of_the_rows_or_says_that_it_may_not(name):
     """50 to 100,000 rows, epsilon 0.1 to 4, a column's share of a drafted plan with six learned columns.
 
-    Ten times the rows that noise hides, give or take five standard deviations of that count, decide what is learned well.
+    Ten times the rows that noise hides, give or take five standard deviations of that
+    count, decide what is learned well.
     """
     kind, make = COLUMNS[name]
     held = []
@@ -135,10 +136,11 @@ def test_a_range_holds_nine_tenths_of_the_rows_or_says_that_it_may_not(name):
 
 @pytest.mark.parametrize("name", [n for n in COLUMNS if n not in ("nothing", "pareto")])
 def test_values_of_a_copy_lie_where_the_real_ones_do(name):
-    """Half as many rows again as the rule asks for: quantiles are off by little, and no mean of numbers by more than their spread.
+    """Half as many rows again as the rule asks for: quantiles are off by little, and no
+    mean of numbers by more than their spread.
 
-    Little is a twentieth of the spread, or a thousandth of the value where the spread is less. The mean of a Pareto column with
-    this tail no bins can tell.
+    Little is a twentieth of the spread, or a thousandth of the value where the spread
+    is less. The mean of a Pareto column with this tail no bins can tell.
     """
     kind, make = COLUMNS[name]
     values = make(6000, np.random.default_rng(1))
@@ -267,7 +269,9 @@ def test_the_body_is_not_the_fullest_cell():
 
 
 def database(path, *, units, per_unit, seed=0):
-    """Units born 1915 to 1986, and the rows they own: a day of some four years, an amount, and a column that is nearly null."""
+    """Units born 1915 to 1986, and the rows they own: a day of some four years, an
+    amount, and a column that is nearly null.
+    """
     rng, rows = np.random.default_rng(seed), units * per_unit
     clients = pd.DataFrame({"id": np.arange(units), "born": _days(rng.integers(day(1915), day(1987), units))})
     orders = pd.DataFrame(
@@ -283,7 +287,8 @@ def database(path, *, units, per_unit, seed=0):
     with duckdb.connect(str(path)) as connection:
         connection.execute("CREATE TABLE clients (id INT PRIMARY KEY, born DATE NOT NULL)")
         connection.execute(
-            "CREATE TABLE orders (id INT PRIMARY KEY, client INT NOT NULL REFERENCES clients, placed DATE, amount DECIMAL(10,2), rare INT)"
+            "CREATE TABLE orders (id INT PRIMARY KEY, client INT NOT NULL REFERENCES clients, placed DATE, amount"
+            " DECIMAL(10,2), rare INT)"
         )
         connection.register("c", clients)
         connection.register("o", orders)

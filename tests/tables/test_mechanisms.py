@@ -141,7 +141,9 @@ class Weighed(ArrayWindow):
 
 
 def test_mst_follows_the_workload() -> None:
-    """What no set of the workload holds is left alone; of two pairs, the one of more weight is measured more precisely."""
+    """What no set of the workload holds is left alone; of two pairs, the one of more
+    weight is measured more precisely.
+    """
     window = Weighed(*planted(), seed=0)
     fit("mst", window, rho=0.5, structure=Structure(workload={("c", "d"): 1.0, ("b", "e"): 0.001, ("a",): 1.0}))
     assert set(window.given) == {("c", "d"), ("b", "e")}
@@ -408,7 +410,9 @@ def test_external_refuses_what_does_not_fit() -> None:
 
 
 def test_external_spends_its_share_on_derived_columns_alone() -> None:
-    """Degrees follow the column they depend on; own columns are taken as they are; the share is spent to the last digit."""
+    """Degrees follow the column they depend on; own columns are taken as they are; the
+    share is spent to the last digit.
+    """
     rng = np.random.default_rng(0)
     real = {"a": rng.integers(0, 3, 4000), "#b.a": np.zeros(4000, dtype=int), "?k": rng.integers(0, 2, 4000)}
     real["#b.a"] = np.where(rng.random(4000) < 0.8, real["a"], rng.integers(0, 3, 4000))

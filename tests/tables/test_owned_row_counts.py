@@ -1,4 +1,6 @@
-"""How many rows owners have: all counts together, degrees in groups, and that noise alone never makes rows or loses them."""
+"""How many rows owners have: all counts together, degrees in groups, and that noise
+alone never makes rows or loses them.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,9 @@ def test_a_sharp_end_of_degrees_is_kept():
 def combinations(
     degrees: np.ndarray, *, bound: int, sigma: float, sizes: float, times: int
 ) -> list[tuple[Rows, Rows, float]]:
-    """Direct count, all counts together, and the truth, for noise ``sigma`` in a bucket and ``sizes`` in a count of units."""
+    """Direct count, all counts together, and the truth, for noise ``sigma`` in a bucket
+    and ``sizes`` in a count of units.
+    """
     rng = np.random.default_rng(0)
     edges = tuple(sorted({*ANY_DEGREE, bound + 1}))
     exact = np.bincount(bucketed(degrees, edges), minlength=len(edges) - 1)
@@ -111,7 +115,9 @@ def test_degrees_tell_how_many_rows_owners_have(bound: int) -> None:
 @pytest.mark.parametrize("law", ["zipf", "lognormal", "two kinds"])
 @pytest.mark.parametrize("sigma", [10.0, 30.0, 100.0])
 def test_rows_in_a_tail_that_noise_hides_are_not_lost(law: str, sigma: float) -> None:
-    """Most rows are owned by few, in buckets none of which stands out: taken for empty, they would take the table with them."""
+    """Most rows are owned by few, in buckets none of which stands out: taken for empty,
+    they would take the table with them.
+    """
     rng = np.random.default_rng(1)
     degrees = {
         "zipf": rng.zipf(1.4, 1500),
@@ -121,7 +127,8 @@ def test_rows_in_a_tail_that_noise_hides_are_not_lost(law: str, sigma: float) ->
     found = combinations(np.minimum(degrees, 400), bound=400, sigma=sigma, sizes=sigma / 2, times=300)
     for direct, rows, _ in found:
         assert abs(rows.rows - direct.rows) <= BAND * direct.sigma * (1 + 1e-9)
-    # An empty tail is believed until counts contradict it, which costs no more than that within the band of the direct count.
+    # An empty tail is believed until counts contradict it, which costs no more than
+    # that within the band of the direct count.
     assert rms([rows.rows - true for _, rows, true in found]) < 2 * rms([d.rows - true for d, _, true in found])
 
 

@@ -55,7 +55,7 @@ def chain() -> World:
                 "person", (ColumnPlan(ID, None), KIND, group, whole("home"), *days), ("id",),
                 keys=(key("home", "household", "owning", 6),),
             ),
-            TablePlan("trip", (ColumnPlan(ID, None), KIND, whole("who")), ("id",), keys=(key("who", "person", "owning", 4),)),
+            TablePlan("trip", (ColumnPlan(ID, None), KIND, whole("who")), ("id",), keys=(key("who", "person", "owning", 4),)),  # noqa: E501
         ),
         protect=("household",),
         constraints=(
@@ -178,7 +178,7 @@ def circular() -> World:
                 "store", (ColumnPlan(ID, None), ColumnPlan(number("chief"), None)), ("id",),
                 keys=(key("chief", "staff", "linking"),),
             ),
-            TablePlan("staff", (ColumnPlan(ID, None), KIND, whole("store")), ("id",), keys=(key("store", "store", "owning", 8),)),
+            TablePlan("staff", (ColumnPlan(ID, None), KIND, whole("store")), ("id",), keys=(key("store", "store", "owning", 8),)),  # noqa: E501
         ),
         protect=("store",),
     )  # fmt: skip

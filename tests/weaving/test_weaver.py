@@ -188,7 +188,9 @@ def test_junction_with_attributes_never_repeats_a_pair_where_its_key_says_so() -
 
 
 def test_what_was_learned_of_a_junction_stays_where_many_rows_would_repeat_a_pair(monkeypatch) -> None:
-    """Users of towns of their own vote for most items, nine times in ten as the item is. Rows exchange items until no pair repeats."""
+    """Users of towns of their own vote for most items, nine times in ten as the item
+    is. Rows exchange items until no pair repeats.
+    """
     rng = np.random.default_rng(3)
     users, items, each = 300, 200, 120
     town = Column("town", Type("text"), nullable=False)

@@ -1,4 +1,6 @@
-"""Keys that hold, tried by brute force: random schemas with composite, shared, partial and numbered keys, and tables without rows."""
+"""Keys that hold, tried by brute force: random schemas with composite, shared, partial
+and numbered keys, and tables without rows.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ class Drawn:
 
 
 def random_plan(rng: random.Random) -> Plan:
-    """Up to five tables: keys of one or two columns, made of own numbers, of foreign keys, of parts of these, or shared by several."""
+    """Up to five tables: keys of one or two columns, made of own numbers, of foreign
+    keys, of parts of these, or shared by several.
+    """
     tables: list[TablePlan] = []
     public: list[str] = []
     for i in range(rng.randint(2, 5)):
@@ -105,13 +109,15 @@ def _keys(rng: random.Random, keys: list[KeyPlan], number: str) -> tuple[tuple[s
 
 def public_table(table: TablePlan, rows: int) -> pa.Table:
     made = {
-        c.name: pa.array(["x"] * rows)
-        if c.name.startswith("kind")
-        else pa.array(
-            [
-                str(i) if c.column.type.kind == "text" else "abc"[i % 3] if c.column.type.kind == "enum" else i
-                for i in range(rows)
-            ]
+        c.name: (
+            pa.array(["x"] * rows)
+            if c.name.startswith("kind")
+            else pa.array(
+                [
+                    str(i) if c.column.type.kind == "text" else "abc"[i % 3] if c.column.type.kind == "enum" else i
+                    for i in range(rows)
+                ]
+            )
         )
         for c in table.columns
     }
@@ -165,7 +171,7 @@ def test_keys_hold_on_random_schemas(chunk: int) -> None:
 @pytest.mark.parametrize(
     "spelling",
     [
-        "int8", "uint8", "int64", "uint64", "float32", "float64", "decimal(3,1)", "decimal(38,2)", "text", "text(1)", "text(2)",
+        "int8", "uint8", "int64", "uint64", "float32", "float64", "decimal(3,1)", "decimal(38,2)", "text", "text(1)", "text(2)",  # noqa: E501
         "date", "time", "timestamp", "timestamptz", "boolean", 'enum("a","b")', "uuid", "bytes", "json", "unknown",
     ],
 )  # fmt: skip

@@ -1,4 +1,6 @@
-"""Bad input gets one sentence from our own exceptions, with the name of what is wrong and no private value, and nothing half-written."""
+"""Bad input gets one sentence from our own exceptions, with the name of what is wrong
+and no private value, and nothing half-written.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ mechanism = "independent"
 columns = {{id = {{type = "int64", nullable = false, domain = "key"}}, user = {{type = "int64", nullable = {str(nullable).lower()}, domain = "key"}}, kind = {{type = "text", domain = "learn"}}}}
 keys = {{user = {{columns = ["user"], references = "users", target = ["id"], role = "owning", max_degree = {max_degree}}}}}
 {orders}
-""")
+""")  # noqa: E501
 
 
 def _frames(users=(1, 2, 3), ages=(20, 30, 40), orders=(1, 2), of=(1, 2), kinds=("a", "b")) -> dict[str, pa.Table]:

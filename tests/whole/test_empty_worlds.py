@@ -1,4 +1,6 @@
-"""Databases with next to nothing in them: everything that fits also samples, and the copy can be compared and reported."""
+"""Databases with next to nothing in them: everything that fits also samples, and the
+copy can be compared and reported.
+"""
 
 from __future__ import annotations
 

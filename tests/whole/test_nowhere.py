@@ -92,7 +92,9 @@ def test_orders_of_products_without_a_category_count() -> None:
 
 @pytest.mark.parametrize("all_linked", [True, False])
 def test_a_report_counts_them_as_the_release_does(all_linked: bool) -> None:
-    """In the copy as in the release, a category that is not there is null, and orders of no product do not count: what was counted and what is there agree."""
+    """In the copy as in the release, a category that is not there is null, and orders
+    of no product do not count: what was counted and what is there agree.
+    """
     plan, source = shop(), sold()
     if not all_linked:
         orders = plan.tables[3]
@@ -131,7 +133,9 @@ def relation_name(relation, attribute: Attribute) -> str:
     ("total", "sigma", "scaled"), [(40, 0.01, 100.0), (80, 0.01, 100.0), (40, 1e4, 80.0), (80, 1e4, 160.0)]
 )
 def test_counts_of_the_links_that_lead_further_stand_for_all(total: int, sigma: float, scaled: float) -> None:
-    """Of rows, half have a father; of the links that were counted it is told by their number, as far as noise lets it."""
+    """Of rows, half have a father; of the links that were counted it is told by their
+    number, as far as noise lets it.
+    """
     rows = {"father.age": np.arange(100) % 2}, {"kind": np.arange(40) % 2}
     problem = LinkProblem(
         *rows,

@@ -1,4 +1,6 @@
-"""What is planted across tables survives: several keys to one parent, circles of tables, one-to-one; and links that bounds hide."""
+"""What is planted across tables survives: several keys to one parent, circles of
+tables, one-to-one; and links that bounds hide.
+"""
 
 from __future__ import annotations
 
@@ -182,7 +184,9 @@ def rented(customers: int, each: int) -> tuple[Plan, dict[str, pd.DataFrame]]:
 
 
 def test_links_to_rows_that_bounds_cut_off_are_not_taken_for_nulls():
-    """Of eight rentals two are counted, so that three links of four are not seen; none of the payments is without one."""
+    """Of eight rentals two are counted, so that three links of four are not seen; none
+    of the payments is without one.
+    """
     plan, source = rented(1500, 8)
     model = dw.fit(source, plan, epsilon=4.0, delta=1e-6, insecure_seed=2)
     assert model.blueprint.share("payment", "rental") < 0.4

@@ -106,7 +106,9 @@ def test_nothing_is_asked_where_noise_would_hide_it_or_nothing_is_proved():
 
 
 def test_rows_that_bounds_hide_weigh_less_where_links_are_learned(monkeypatch):
-    """Every third user has twice as many items as are counted: in the view hers weigh half, and in the copy they are whole."""
+    """Every third user has twice as many items as are counted: in the view hers weigh
+    half, and in the copy they are whole.
+    """
     many = np.where(np.arange(USERS) % 3 == 0, 2 * ITEMS, ITEMS // 2)
     rng = np.random.default_rng(0)
     items = {"user": np.repeat(np.arange(USERS), many), "product": rng.integers(0, PRODUCTS, many.sum())}

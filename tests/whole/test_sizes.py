@@ -1,4 +1,6 @@
-"""Numbers of rows: all counts of a table together stay near the best of them, and degrees that are drawn add up to them."""
+"""Numbers of rows: all counts of a table together stay near the best of them, and
+degrees that are drawn add up to them.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ pytestmark = pytest.mark.slow
 
 @cache
 def arcade():
-    """Users whose rows are mostly those of few: most have one play, the others up to 800; visits with a long tail, lines of visits, few badges."""
+    """Users whose rows are mostly those of few: most have one play, the others up to
+    800; visits with a long tail, lines of visits, few badges.
+    """
     rng = np.random.default_rng(0)
     tables = {"users": pd.DataFrame({"id": np.arange(USERS), "kind": rng.integers(0, 3, USERS)})}
     degrees = {
@@ -71,7 +75,9 @@ def fitted(epsilon, seed):
 
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])
 def test_no_table_loses_its_rows_to_what_noise_hides_of_degrees(epsilon):
-    """Degrees that stood out of noise were taken for all there are: tables came out with a tenth of their rows, by chance."""
+    """Degrees that stood out of noise were taken for all there are: tables came out
+    with a tenth of their rows, by chance.
+    """
     real = arcade()
     for seed in SEEDS:
         model = fitted(epsilon, seed)
@@ -86,7 +92,9 @@ def test_no_table_loses_its_rows_to_what_noise_hides_of_degrees(epsilon):
 
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])
 def test_degrees_add_up_to_sizes(epsilon):
-    """Of each owner's rows bounds leave as many as the sizes say, in every copy, up to the error of degrees where sizes are known by them."""
+    """Of each owner's rows bounds leave as many as the sizes say, in every copy, up to
+    the error of degrees where sizes are known by them.
+    """
     for seed in SEEDS:
         model = fitted(epsilon, seed)
         db = model.sample(seed=seed)

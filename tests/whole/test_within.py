@@ -97,7 +97,9 @@ def test_a_copy_that_is_made_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_links_that_a_circle_costs_are_counted() -> None:
-    """Everybody in a home leads to somebody there. Without a circle somebody cannot, and there is nobody to make room for."""
+    """Everybody in a home leads to somebody there. Without a circle somebody cannot,
+    and there is nobody to make room for.
+    """
     homes = 400
     person = pd.DataFrame({"id": np.arange(2 * homes), "home": np.repeat(np.arange(homes), 2), "kind": "man"})
     person["father"] = (person.id ^ 1).astype(float)
@@ -108,7 +110,9 @@ def test_links_that_a_circle_costs_are_counted() -> None:
 
 
 def test_persons_who_belong_together_come_together() -> None:
-    """Homes have a child and a parent of its own colour. Nothing about a home tells the colour, so rows alone would be mixed."""
+    """Homes have a child and a parent of its own colour. Nothing about a home tells the
+    colour, so rows alone would be mixed.
+    """
     rng = np.random.default_rng(0)
     homes = 2000
     colours = [f"{who}{c}" for who in ("child", "parent") for c in range(4)]

@@ -1,13 +1,14 @@
 r"""How one budget is shared over everything a fit has to ask (PRIVACY §5).
 
-A protected table t has :math:`\rho_t` to spend: ρ less what the makers of tables made elsewhere declare for it. A task i has
-a weight :math:`w_i` and touches some protected tables. With :math:`W_t = \sum_{i \ni t} w_i`, it gets
-:math:`\rho_i = w_i \min_{t \in i} \rho_t / W_t`. Then no column of the ledger passes its :math:`\rho_t`, whatever the weights:
-:math:`\sum_{i \ni t} \rho_i \le \sum_{i \ni t} w_i \rho_t / W_t = \rho_t`. Tasks that touch different tables do not compete.
+A protected table t has :math:`\rho_t` to spend: ρ less what the makers of tables made elsewhere declare for it. A task
+i has a weight :math:`w_i` and touches some protected tables. With :math:`W_t = \sum_{i \ni t} w_i`, it gets
+:math:`\rho_i = w_i \min_{t \in i} \rho_t / W_t`. Then no column of the ledger passes its :math:`\rho_t`, whatever the
+weights: :math:`\sum_{i \ni t} \rho_i \le \sum_{i \ni t} w_i \rho_t / W_t = \rho_t`. Tasks that touch different tables
+do not compete.
 
-Weights: the plan's shares divide the budget between learned domains, sizes, tables and links. Domains and sizes share
-theirs evenly; tables and links by what each is worth (:mod:`dpweave.budget.priorities`), worked out for every protected table among the
-tasks that touch it. A task that touches several takes the smallest of its parts.
+Weights: the plan's shares divide the budget between learned domains, sizes, tables and links. Domains and sizes
+share theirs evenly; tables and links by what each is worth (:mod:`dpweave.budget.priorities`), worked out for
+every protected table among the tasks that touch it. A task that touches several takes the smallest of its parts.
 """
 
 from __future__ import annotations
@@ -96,7 +97,8 @@ def allocate(plan: Plan, *, epsilon: float, delta: float) -> Allocation:
 def _filled(
     weights: Mapping[Task, Fraction], reach: Mapping[Task, tuple[str, ...]], left: Mapping[str, Fraction]
 ) -> dict[Task, float]:
-    """Give every task as much per weight as the scarcest table it touches allows: the scarcest first, then what others have left.
+    """Give every task as much per weight as the scarcest table it touches allows: the
+    scarcest first, then what others have left.
 
     No table passes what it has ``left``, and one that shares no task with a scarcer table spends it all.
     """
@@ -133,8 +135,8 @@ def _require_left(left: Mapping[str, Fraction], elsewhere: Cost, *, epsilon: flo
             spent = elsewhere.rho[table]
             taken = f"{epsilon_of_rho(spent, delta=delta):.4g}"
             raise BudgetError(
-                f"tables made elsewhere take epsilon {taken} (rho {spent:g}) of {table!r}, which leaves nothing of epsilon "
-                f"{epsilon:g}; ask for more than {taken}, or declare the rho of their mechanism"
+                f"tables made elsewhere take epsilon {taken} (rho {spent:g}) of {table!r}, which leaves nothing of"
+                f" epsilon {epsilon:g}; ask for more than {taken}, or declare the rho of their mechanism"
             )
 
 

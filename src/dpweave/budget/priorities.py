@@ -1,9 +1,9 @@
 r"""What a share of the budget is worth to a table or a relation, by public facts alone.
 
-A task counts P marginals of about s cells each over n rows, and one unit moves each of them by Δ. If it gets ρ and splits
-it evenly, then :math:`\sigma^2 = P \Delta^2 / (2\rho)`, and noise alone puts the shares of a marginal about
-:math:`c/\sqrt\rho` off in L1, with :math:`c = \Delta s \sqrt{P/2} / n`. Before anything is counted they are off by a: links
-lean away from chance by a coefficient of variance :math:`\tau^2` per cell (:mod:`dpweave.measure.design`), so
+A task counts P marginals of about s cells each over n rows, and one unit moves each of them by Δ. If it gets ρ and
+splits it evenly, then :math:`\sigma^2 = P \Delta^2 / (2\rho)`, and noise alone puts the shares of a marginal about
+:math:`c/\sqrt\rho` off in L1, with :math:`c = \Delta s \sqrt{P/2} / n`. Before anything is counted they are off by a:
+links lean away from chance by a coefficient of variance :math:`\tau^2` per cell (:mod:`dpweave.measure.design`), so
 :math:`a = \tau\sqrt{s}`, and never by more than 2. Shrinking by evidence joins the two:
 
 .. math:: e(\rho) = \frac{a}{\sqrt{1 + \rho/\rho_0}}, \qquad \rho_0 = (c/a)^2.
@@ -13,8 +13,8 @@ wherever something is spent:
 
 .. math:: \rho_i = \rho_{0i} \Bigl[\Bigl(\frac{w_i a_i}{2\lambda\rho_{0i}}\Bigr)^{2/3} - 1\Bigr]_+ .
 
-Where counts are much better than ignorance (:math:`\rho_i \gg \rho_{0i}`) this is :math:`\rho_i \propto (w_i c_i)^{2/3}`
-as for errors :math:`c_i/\sqrt{\rho_i}`. What the budget cannot tell from noise anyway is not bought.
+Where counts are much better than ignorance (:math:`\rho_i \gg \rho_{0i}`) this is :math:`\rho_i \propto (w_i
+c_i)^{2/3}` as for errors :math:`c_i/\sqrt{\rho_i}`. What the budget cannot tell from noise anyway is not bought.
 """
 
 from __future__ import annotations
@@ -41,14 +41,17 @@ if TYPE_CHECKING:
     from dpweave.schema.domain import Attribute, Path
 
 UNDECLARED_ROWS = 10_000
-"""Rows that a protected table is taken to have where the plan does not say; an owner is taken to use half of its bounds."""
+"""Rows that a protected table is taken to have where the plan does not say; an owner is
+taken to use half of its bounds.
+"""
 UNKNOWN_CATEGORIES = 12
 UNKNOWN_DEGREES = 6
 """Codes that a column is taken to have whose domain is still to be learned."""
 UNKNOWN = 1.0
 """Variance of the cells of a column of which nothing is known."""
 SELECTIVE = 0.25
-"""Variance of the cells of a column by which it may be told who is linked to (fathers by age and sex, films by genre)."""
+"""Variance of the cells of a column by which it may be told who is linked to (fathers by age and sex, films by genre).
+"""
 LEAST = 0.3
 """No task gets less than this part of an even share, since all of this rests on guesses."""
 
@@ -89,7 +92,8 @@ class Priority:
 
 
 def shares(worths: Sequence[Priority], *, rho: float) -> list[float]:
-    """Split ``rho`` so that the errors add up to the least; returns parts of one, none below three tenths of an even part.
+    """Split ``rho`` so that the errors add up to the least; returns parts of one, none
+    below three tenths of an even part.
 
     >>> few, many = (
     ...     Priority.of(weight=1, marginals=4, cells=20, moved=d, rows=10_000, variance=1.0) for d in (1, 8)
@@ -129,9 +133,9 @@ def relation_priority(
 ) -> Priority:
     """Priority of the links of a relation, which lean a little away from chance (:mod:`dpweave.measure.design`).
 
-    ``favoured`` are declared workloads, by the columns of the view, with weights. Of them nothing is taken as known, so that little
-    is needed to tell much; at weight 1 they count as much as all the rest. Nor is much known of who is linked to at all, where that
-    are some rows and not others.
+    ``favoured`` are declared workloads, by the columns of the view, with weights. Of them nothing
+    is taken as known, so that little is needed to tell much; at weight 1 they count as much as all
+    the rest. Nor is much known of who is linked to at all, where that are some rows and not others.
     """
     left, right = varying(plan, relation)
     sizes = {**left, **right}
@@ -171,7 +175,9 @@ def relation_priority(
 
 
 def _is_selective(plan: Plan, relation: Relation) -> bool:
-    """Whether a key may lead to some rows of its target rather than to others: a public one, or one that links and may be null."""
+    """Whether a key may lead to some rows of its target rather than to others: a public
+    one, or one that links and may be null.
+    """
     table = plan.database[relation.table]
     key = table.key[relation.key]
     if plan.promise.is_owning(relation.table, relation.key) or relation.joint is not None:
@@ -190,7 +196,9 @@ def varying(plan: Plan, relation: Relation) -> tuple[dict[str, int], dict[str, i
 
 
 def seen_codes(plan: Plan, base: str, attribute: Attribute, linked: tuple[Path, ...]) -> int:
-    """Number of codes of a column as rows of ``base`` see it that lead somewhere by all of ``linked``: null too where they may lead nowhere."""
+    """Number of codes of a column as rows of ``base`` see it that lead somewhere by all
+    of ``linked``: null too where they may lead nowhere.
+    """
     table = plan.promise.graph.walk(base, attribute.path)
     planned = plan.table[table].column.get(attribute.column)
     lacking = plan.promise.may_lack(base, attribute.path, linked)
@@ -233,9 +241,11 @@ def _typical(sizes: Iterable[int]) -> float:
 
 
 def moved(plan: Plan, view: View, columns: tuple[str, ...], *, times: float = 1.0) -> float:
-    """What noise has to hide of one unit in counts over ``columns``: all that it can move, or its length where counts are centred.
+    """What noise has to hide of one unit in counts over ``columns``: all that it can
+    move, or its length where counts are centred.
 
-    That length is of evenly spread values (:func:`dpweave.measure.centred_counts.clip_for`). ``times`` asks for units that may own so many times as much.
+    That length is of evenly spread values (:func:`dpweave.measure.centred_counts.clip_for`).
+    ``times`` asks for units that may own so many times as much.
     """
     most = times * max(movement(plan.promise, view, columns, unit).l2 for unit in plan.promise.protected)
     if any(plan.promise.is_within(view.base, step) for c in columns for step in view.attribute[c].path[:1]):

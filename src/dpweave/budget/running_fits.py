@@ -1,8 +1,9 @@
-"""Which runs on a ledger are still going: each holds a lock beside it (``<ledger>.<run>.run``) that dies with its process.
+"""Which runs on a ledger are still going: each holds a lock beside it
+(``<ledger>.<run>.run``) that dies with its process.
 
-What a dead run has reserved is given back when the next one begins. No number depends on it: charges are checked against
-what was spent, whoever is taken for dead. A run without such a file beside the ledger (it was moved, or runs elsewhere
-under another name) counts as going until somebody says otherwise: ``dpweave ledger FILE --release RUN``.
+What a dead run has reserved is given back when the next one begins. No number depends on it: charges are checked
+against what was spent, whoever is taken for dead. A run without such a file beside the ledger (it was moved, or runs
+elsewhere under another name) counts as going until somebody says otherwise: ``dpweave ledger FILE --release RUN``.
 """
 
 from __future__ import annotations
@@ -76,7 +77,9 @@ def begin(
 
 
 def _closed(ledger: Ledger) -> bool:
-    """End a run. If its last line cannot be written, what was learned is not to be lost for that: others will end it."""
+    """End a run. If its last line cannot be written, what was learned is not to be lost
+    for that: others will end it.
+    """
     try:
         ledger.close()
     except LedgerError:

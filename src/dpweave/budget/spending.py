@@ -47,11 +47,12 @@ class DatabaseSummary:
     def affordable(
         self, tables: Sequence[str], *, delta: float, spent_delta: float = 0.0, elsewhere: float = 0.0
     ) -> float:
-        r"""Return the largest ε, to three digits, that one more run at ``delta`` may ask for under the cap; 0 if there is none.
+        r"""Return the largest ε, to three digits, that one more run at ``delta`` may
+        ask for under the cap; 0 if there is none.
 
-        If the run spends ``spent_delta`` on thresholds, the cap leaves
-        :math:`\rho = \rho(\varepsilon_{cap}, \delta_{cap} - \delta_{spent}) - \rho_{spent}`, and the rest of the run's δ
-        converts that into its ε. No run is possible that leaves no more than the ρ that tables made ``elsewhere`` declare.
+        If the run spends ``spent_delta`` on thresholds, the cap leaves :math:`\rho = \rho(\varepsilon_{cap},
+        \delta_{cap} - \delta_{spent}) - \rho_{spent}`, and the rest of the run's δ converts that into its ε.
+        No run is possible that leaves no more than the ρ that tables made ``elsewhere`` declare.
         """
         if self.cap is None:
             return math.inf

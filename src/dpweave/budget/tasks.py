@@ -82,7 +82,9 @@ def is_learned(plan: Plan, relation: Relation) -> bool:
 
 
 def serving(plan: Plan) -> tuple[tuple[Joined, Task | None], ...]:
-    """Return every declared workload with the task that will measure it: a table, or the first relation that sees it whole."""
+    """Return every declared workload with the task that will measure it: a table, or
+    the first relation that sees it whole.
+    """
     found: list[tuple[Joined, Task | None]] = []
     for workload in joined(plan):
         if all(not a.path for a in workload.attributes):
@@ -127,18 +129,24 @@ def link_method(plan: Plan, table: str, key: str) -> str:
 
 
 def is_summed_by_unit(plan: Plan, relation: Relation) -> bool:
-    """Whether a relation's links are counted in unit sums (:mod:`dpweave.measure.public_row_sums`) where the rows are at hand."""
+    """Whether a relation's links are counted in unit sums
+    (:mod:`dpweave.measure.public_row_sums`) where the rows are at hand.
+    """
     return has_popular_targets(plan, relation) and link_method(plan, relation.table, relation.key) == "map"
 
 
 def is_clipped(plan: Plan, relation: Relation) -> bool:
-    """Whether a relation's links are counted with room for those that a unit mostly has (:mod:`dpweave.measure.clipped_counts`) where the rows are at hand."""
+    """Whether a relation's links are counted with room for those that a unit mostly has
+    (:mod:`dpweave.measure.clipped_counts`) where the rows are at hand.
+    """
     within = relation.joint is None and plan.promise.is_within(relation.table, relation.key)
     return within and link_method(plan, relation.table, relation.key) == "map"
 
 
 def is_owned(plan: Plan, relation: Relation) -> bool:
-    """Whether a relation's links are counted around what all rows show (:mod:`dpweave.measure.centred_counts`) where the rows are at hand."""
+    """Whether a relation's links are counted around what all rows show
+    (:mod:`dpweave.measure.centred_counts`) where the rows are at hand.
+    """
     owning = relation.joint is None and plan.promise.is_owning(relation.table, relation.key)
     return owning and is_centred(plan, relation.table) and link_method(plan, relation.table, relation.key) == "map"
 

@@ -221,8 +221,8 @@ def fit(
 ) -> None:
     """Spend the budget once: measure SOURCE, write a model.
 
-    The model can be sampled forever. Every charge is on disk in the ledger before a row is read. The model holds noisy counts and the certificate, never
-    a row: it may be shared.
+    The model can be sampled forever. Every charge is on disk in the ledger before a row is
+    read. The model holds noisy counts and the certificate, never a row: it may be shared.
     """
     from dpweave.fitting.fit import fit as library_fit
     from dpweave.plan.plan import Plan
@@ -307,7 +307,8 @@ def report(
 ) -> None:
     """Write a page about a copy that is safe to share.
 
-    Made from the release and the synthetic rows alone. It shows the promise, the certificate, and each noisy measurement with its error band next to the synthetic value.
+    Made from the release and the synthetic rows alone. It shows the promise, the
+    certificate, and each noisy measurement with its error band next to the synthetic value.
     """
     from dpweave.cli.read_copy import read_copy
     from dpweave.model.model import load
@@ -415,7 +416,8 @@ def evaluate(
 ) -> None:
     """Compare a copy with the real rows: NOT PRIVATE.
 
-    No budget covers this, and the result must not leave those who may see SOURCE. It is for people who hold the data and want to know how good the copy is.
+    No budget covers this, and the result must not leave those who may see SOURCE. It is
+    for people who hold the data and want to know how good the copy is.
     """
     if not may_see:
         raise UsageError(
@@ -458,8 +460,9 @@ def ledger(
 ) -> None:
     """Show what was spent on what, and set a cap.
 
-    Spending adds up over runs: two copies fitted apart reveal more than one. A cap stops the run that would pass it,
-    before a row is read. A run that goes on reserves all it may spend; one that died gives it back when the next begins.
+    Spending adds up over runs: two copies fitted apart reveal more than one. A cap
+    stops the run that would pass it, before a row is read. A run that goes on reserves
+    all it may spend; one that died gives it back when the next begins.
     """
     from dpweave.budget.running_fits import give_back
     from dpweave.budget.spending import read

@@ -1,7 +1,7 @@
 """A made-up shop, and the whole way from it to a synthetic copy.
 
-The shop's rows come from a random number generator, so they are nobody's: that is why :func:`run` may print true figures next
-to synthetic ones. With real data those figures would be a leak.
+The shop's rows come from a random number generator, so they are nobody's: that is why :func:`run`
+may print true figures next to synthetic ones. With real data those figures would be a leak.
 """
 
 from __future__ import annotations
@@ -80,25 +80,40 @@ QUESTIONS = {
     "share of premium, from 66 years on": "SELECT avg((segment = 'premium')::INT) FROM customers WHERE age >= 66",
     "share of returned, store orders": "SELECT avg((status = 'returned')::INT) FROM orders WHERE channel = 'store'",
     "share of returned, web orders": "SELECT avg((status = 'returned')::INT) FROM orders WHERE channel = 'web'",
-    "orders per basic customer": """
+    "orders per basic customer": (
+        """
         SELECT count(order_id) / count(DISTINCT c.customer_id) FROM customers c LEFT JOIN orders USING (customer_id)
-        WHERE segment = 'basic'""",
-    "orders per premium customer": """
+        WHERE segment = 'basic'"""
+    ),
+    "orders per premium customer": (
+        """
         SELECT count(order_id) / count(DISTINCT c.customer_id) FROM customers c LEFT JOIN orders USING (customer_id)
-        WHERE segment = 'premium'""",
-    "share of app orders, under 30 years": """
-        SELECT avg((channel = 'app')::INT) FROM orders JOIN customers USING (customer_id) WHERE age < 30""",
-    "share of app orders, from 66 years on": """
-        SELECT avg((channel = 'app')::INT) FROM orders JOIN customers USING (customer_id) WHERE age >= 66""",
-    "share of electronics, app items": """
+        WHERE segment = 'premium'"""
+    ),
+    "share of app orders, under 30 years": (
+        """
+        SELECT avg((channel = 'app')::INT) FROM orders JOIN customers USING (customer_id) WHERE age < 30"""
+    ),
+    "share of app orders, from 66 years on": (
+        """
+        SELECT avg((channel = 'app')::INT) FROM orders JOIN customers USING (customer_id) WHERE age >= 66"""
+    ),
+    "share of electronics, app items": (
+        """
         SELECT avg((category = 'electronics')::INT) FROM order_items JOIN orders USING (order_id)
-        JOIN products USING (product_id) WHERE channel = 'app'""",
-    "share of electronics, store items": """
+        JOIN products USING (product_id) WHERE channel = 'app'"""
+    ),
+    "share of electronics, store items": (
+        """
         SELECT avg((category = 'electronics')::INT) FROM order_items JOIN orders USING (order_id)
-        JOIN products USING (product_id) WHERE channel = 'store'""",
+        JOIN products USING (product_id) WHERE channel = 'store'"""
+    ),
     "employees with a manager": "SELECT avg((manager_id IS NOT NULL)::INT) FROM employees",
-    "manager is in the same department": """
-        SELECT avg((e.department = m.department)::INT) FROM employees e JOIN employees m ON e.manager_id = m.employee_id""",
+    "manager is in the same department": (
+        """
+        SELECT avg((e.department = m.department)::INT)
+          FROM employees e JOIN employees m ON e.manager_id = m.employee_id"""
+    ),
 }
 """Asked of both databases. From 'orders per basic customer' on, the answer lies across tables."""
 
@@ -268,8 +283,8 @@ def _domain(table: str, column: str, kind: Type) -> Declared | None:
 def make_shop(path: Path, *, rows: int = 200_000, seed: int = 2026) -> None:
     """Write a DuckDB file of about ``rows`` rows. What leads from table to table is planted on purpose.
 
-    Older customers are more often premium; premium customers order more; the young order by app, and in the app they buy
-    electronics; managers lead their own department and are a grade above it.
+    Older customers are more often premium; premium customers order more; the young order by app, and
+    in the app they buy electronics; managers lead their own department and are a grade above it.
     """
     if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1000:
         raise UsageError(f"the demonstration needs at least 1000 rows, not {rows!r}")

@@ -36,7 +36,8 @@ def require_apart(source: str, *outputs: str | Path) -> None:
 
 
 def keep(model: Model, path: Path, *, ledger: Path, force: bool) -> None:
-    """Save a model that was paid for; if it cannot be saved there, save it beside the ledger or in the temporary folder.
+    """Save a model that was paid for; if it cannot be saved there, save it beside the
+    ledger or in the temporary folder.
 
     Raises nevertheless, and says where it is: whoever waits for ``path`` waits in vain.
     """

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 
 def complain(message: str, code: int) -> None:
-    """Put one sentence on the error stream, folded where a person reads it; a machine that asked for JSON gets it as such too."""
+    """Put one sentence on the error stream, folded where a person reads it; a machine
+    that asked for JSON gets it as such too.
+    """
     if "--json" in sys.argv:
         say_json({"error": message, "exit_code": code})
     text = f"dpweave: {message}"
@@ -107,20 +109,28 @@ def _tables(count: int, kind: str = "") -> str:
 
 
 ROUNDING = 0.01
-"""Part of epsilon that may stay unspent without a word. What rounding leaves is far below it, and a part as small as this is not
-worth a change of plan: from 0.1 % to 5 % it hardly matters."""
+"""Part of epsilon that may stay unspent without a word. What rounding leaves is far below it,
+and a part as small as this is not worth a change of plan: from 0.1 % to 5 % it hardly matters.
+"""
 
 
 def unspent(certificate: Certificate, asked: float) -> dict[str, float]:
-    """Return how much of the epsilon that was asked for each protected table has left, where it is more than a rounding."""
+    """Return how much of the epsilon that was asked for each protected table has left,
+    where it is more than a rounding.
+    """
     left = {g.table: asked - g.epsilon for g in certificate.tables}
     return {table: rest for table, rest in left.items() if rest > ROUNDING * asked}
 
 
 def spent_words(certificate: Certificate, *, asked: float | None = None) -> str:
-    """Return the promise and what it cost, folded; and what is left of ``asked``, the epsilon that might have been spent."""
+    """Return the promise and what it cost, folded; and what is left of ``asked``, the
+    epsilon that might have been spent.
+    """
     tables = ", ".join(f"{g.table} epsilon {g.epsilon:.4g}" for g in certificate.tables)
-    text = f"{certificate.statement} Spent: {tables}, at delta {certificate.delta:g} ({certificate.neighbours} neighbours)."
+    text = (
+        f"{certificate.statement} Spent: {tables}, at delta {certificate.delta:g} ({certificate.neighbours}"
+        " neighbours)."
+    )
     notes = [f"Mind: {caveat}." for caveat in certificate.caveats]
     if left := unspent(certificate, asked or 0.0):
         rest = ", ".join(f"{table} {value:.3g}" for table, value in left.items())

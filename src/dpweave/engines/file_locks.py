@@ -9,7 +9,9 @@ from filelock import FileLock, Timeout
 
 
 class Held:
-    """A file that one process at a time can hold. Its lock dies with the process; the file stays until it is dropped."""
+    """A file that one process at a time can hold. Its lock dies with the process; the
+    file stays until it is dropped.
+    """
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)

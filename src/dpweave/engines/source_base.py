@@ -30,7 +30,8 @@ ROW = f"{TEMPORARY}row"
 AS_TEXT = frozenset({"uuid", "json", "array", "enum", "unknown"})
 """Kinds that every engine hands out as text, so that comparing, hashing and counting them is the same everywhere."""
 EXACT = frozenset({"integer", "uuid"})
-"""Kinds of which two values are equal as read just where they are equal as stored: no collation, no zero with a sign."""
+"""Kinds of which two values are equal as read just where they are equal as stored: no collation, no zero with a sign.
+"""
 
 
 class Source(ABC):
@@ -112,7 +113,8 @@ class Source(ABC):
 
     @final
     def proves_unique(self, name: str, columns: Iterable[str]) -> bool:
-        """Whether the engine proves, of all rows that :meth:`table` gives, that no two agree on ``columns`` and none is null.
+        """Whether the engine proves, of all rows that :meth:`table` gives, that no two
+        agree on ``columns`` and none is null.
 
         A declared key is no proof: it may hold for a part of the rows, or tell apart what is equal once it is read.
         """
@@ -288,7 +290,9 @@ class Source(ABC):
 
     @abstractmethod
     def _proves_primary_key(self, stored: Table) -> bool:
-        """Whether the engine itself proves that the primary key is unique and not null in all rows that a query gives."""
+        """Whether the engine itself proves that the primary key is unique and not null
+        in all rows that a query gives.
+        """
 
     @abstractmethod
     def _with_lookups(self, expression: ibis.Table) -> ibis.Table:

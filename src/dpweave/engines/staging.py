@@ -1,8 +1,9 @@
 """All or nothing on a file system: write beside the target, rename at the end.
 
-What is being written lies in a hidden folder of its own beside its target, ``.NAME.XXXXXXXX.part``: a file ``lock`` that is
-held as long as the writer lives, the draft in ``new``, and in ``old`` a folder that the draft is about to replace. Whoever
-writes there next removes what dead writers left, and puts back a folder that one had moved aside and not yet replaced.
+What is being written lies in a hidden folder of its own beside its target, ``.NAME.XXXXXXXX.part``: a file ``lock``
+that is held as long as the writer lives, the draft in ``new``, and in ``old`` a folder that the draft is about to
+replace. Whoever writes there next removes what dead writers left, and puts back a folder that one had moved aside and
+not yet replaced.
 """
 
 from __future__ import annotations
@@ -29,13 +30,16 @@ def write_text(path: Path, text: str) -> None:
 
 
 PROBE = 1 << 12
-"""Bytes that are written to see whether a folder takes any: one block of most file systems. A disk that has a block left and
-no room for the output is only found when that is written."""
+"""Bytes that are written to see whether a folder takes any: one block of most file systems.
+A disk that has a block left and no room for the output is only found when that is written.
+"""
 
 
 @contextmanager
 def staged(target: Path) -> Iterator[Path]:
-    """Give a fresh path; what is written there takes the target's place if the block succeeds and vanishes if it fails."""
+    """Give a fresh path; what is written there takes the target's place if the block
+    succeeds and vanishes if it fails.
+    """
     target = target.expanduser()
     try:
         with workplace(target.absolute().parent, prefix=f".{target.name}.") as place:
@@ -48,7 +52,9 @@ def staged(target: Path) -> Iterator[Path]:
 
 
 def require_writable(target: Path) -> None:
-    """Refuse a target in whose folder nothing can be written. It is tried: permissions and free space do not tell all."""
+    """Refuse a target in whose folder nothing can be written. It is tried: permissions
+    and free space do not tell all.
+    """
     try:
         with (
             workplace(target.absolute().parent, prefix=f".{target.name}.") as place,
@@ -63,7 +69,8 @@ def require_writable(target: Path) -> None:
 
 @contextmanager
 def workplace(folder: Path | None, *, prefix: str) -> Iterator[Path]:
-    """Give a fresh folder inside ``folder``, or where temporary files go; it is gone when the block ends, however it ends.
+    """Give a fresh folder inside ``folder``, or where temporary files go; it is gone
+    when the block ends, however it ends.
 
     What processes that are dead now left under the same ``prefix`` goes too.
     """

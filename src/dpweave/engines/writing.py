@@ -101,7 +101,8 @@ def require_free(
         return
     if not overwrite:
         raise TargetError(
-            f"the target {path} exists already; choose another name, or overwrite it with --force (overwrite=True in Python)"
+            f"the target {path} exists already; choose another name, or overwrite it with --force (overwrite=True in"
+            " Python)"
         )
     is_folder = _kind(target, format) in {"parquet", "csv"}
     if path.is_dir() != is_folder:

@@ -1,4 +1,6 @@
-"""What a synthetic database is set against: its own rows wired otherwise, and columns that know nothing of each other."""
+"""What a synthetic database is set against: its own rows wired otherwise, and columns
+that know nothing of each other.
+"""
 
 from __future__ import annotations
 

@@ -81,8 +81,8 @@ def standardised_residuals(joint: FloatArray) -> FloatArray:
 def cramers_v(joint: FloatArray, *, like: FloatArray | None = None) -> float:
     r"""Cramér's :math:`V = \sqrt{\varphi^2 / (\min(r, c) - 1)}` over occupied rows and columns, from 0 to 1.
 
-    To be compared with the V of another table, r and c are counted in that one, ``like``: a copy that lacks a rare value would otherwise seem
-    to be up to :math:`\sqrt 2` times as strong, and one with a value too many weaker.
+    To be compared with the V of another table, r and c are counted in that one, ``like``: a copy that lacks a rare
+    value would otherwise seem to be up to :math:`\sqrt 2` times as strong, and one with a value too many weaker.
     """
     occupied, other = _occupied(joint), _occupied(joint if like is None else like)
     least = min(other.shape) - 1

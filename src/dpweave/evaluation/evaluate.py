@@ -81,11 +81,11 @@ def evaluate(
 ) -> Evaluation:
     """Compare a synthetic database with the real rows of ``source``. NOT PRIVATE: the result must not be shared.
 
-    ``k`` is the largest number of columns counted together. ``target`` names a column, as ``table.column``, that a model
-    trained on synthetic rows shall predict on real ones. ``learners`` trains that model, and one that tells real rows from
-    synthetic ones, and asks SDMetrics; without it only counts are compared, which is quick. ``seed`` draws the rivals and the
-    samples. ``progress`` shows bars, or is called with step and share. Domains that ``plan`` leaves to be learned are read
-    off the real rows, which is fine here and nowhere else.
+    ``k`` is the largest number of columns counted together. ``target`` names a column, as ``table.column``, that a
+    model trained on synthetic rows shall predict on real ones. ``learners`` trains that model, and one that tells real
+    rows from synthetic ones, and asks SDMetrics; without it only counts are compared, which is quick. ``seed`` draws
+    the rivals and the samples. ``progress`` shows bars, or is called with step and share. Domains that ``plan`` leaves
+    to be learned are read off the real rows, which is fine here and nowhere else.
     """
     from dpweave.engines.opening import open_source
 
@@ -181,7 +181,9 @@ def _domain_of(column: Column, values: pa.ChunkedArray, *, bins: int) -> Domain:
 
 
 def _bins_of(kind: Type, values: pa.ChunkedArray, *, bins: int) -> Bins:
-    """Cut the real values into at most ``bins`` parts of about the same number of rows; few distinct values stay apart."""
+    """Cut the real values into at most ``bins`` parts of about the same number of rows;
+    few distinct values stay apart.
+    """
     import pyarrow.compute as pc
 
     there = values.drop_null()

@@ -111,9 +111,9 @@ def evaluation_page(e: EvaluationFigures) -> str:
         "rivals": ("What it is compared with", _rivals()),
     }
     head = (
-        '<span class="badge bad">Not private</span><h1>Evaluation against the real database</h1>'
-        '<p class="lead">Every figure on this page was computed from real rows. It is for people who may see those rows; '
-        "publishing it would break the promise that the synthetic copy keeps.</p>" + _headline(e)
+        '<span class="badge bad">Not private</span><h1>Evaluation against the real database</h1><p class="lead">Every'
+        " figure on this page was computed from real rows. It is for people who may see those rows; publishing it would"
+        " break the promise that the synthetic copy keeps.</p>" + _headline(e)
     )
     return page("Evaluation (not private)", head, sections, f"<p>{escape(e.stamp)}</p>", stamp=e.stamp)
 
@@ -140,9 +140,9 @@ def _headline(e: EvaluationFigures) -> str:
 
 def _errors(e: EvaluationFigures) -> str:
     intro = (
-        "<p>For every set of columns, the share of rows in each combination of values is compared with the real one: "
-        "100 times the sum of absolute differences, from 0 (equal) to 200 (nothing in common). Mean / largest over all sets; "
-        "the real side is untruncated.</p>"
+        "<p>For every set of columns, the share of rows in each combination of values is compared with the real one:"
+        " 100 times the sum of absolute differences, from 0 (equal) to 200 (nothing in common). Mean / largest over all"
+        " sets; the real side is untruncated.</p>"
     )
     made = []
     for scope, words in SCOPES.items():
@@ -181,8 +181,9 @@ def _degrees(e: EvaluationFigures) -> str:
         numeric=range(1, 6),
     )
     return (
-        '<div class="card"><p>How many rows lead to one row of the target (first figure), and the share of rows that lead anywhere '
-        f"(second): the largest difference between the two cumulative distributions, from 0 to 1.</p>{made}</div>"
+        '<div class="card"><p>How many rows lead to one row of the target (first figure), and the share of rows that'
+        " lead anywhere (second): the largest difference between the two cumulative distributions, from 0 to"
+        f" 1.</p>{made}</div>"
     )
 
 
@@ -203,9 +204,10 @@ def _association(e: EvaluationFigures) -> str:
         numeric=(2, 3, 4),
     )
     return (
-        '<div class="card"><p>Low query error alone rewards destroying correlation, so this is asked separately: 1 says that what goes '
-        "together in the real database goes together as strongly in the copy, 0 is what random wiring gives, below 0 it was turned "
-        f"around.</p>{kept}<details open><summary>Pair by pair</summary>{pairs}</details></div>"
+        '<div class="card"><p>Low query error alone rewards destroying correlation, so this is asked separately: 1'
+        " says that what goes together in the real database goes together as strongly in the copy, 0 is what random"
+        f" wiring gives, below 0 it was turned around.</p>{kept}<details open><summary>Pair by"
+        f" pair</summary>{pairs}</details></div>"
     )
 
 

@@ -134,7 +134,9 @@ def prediction(
     target: tuple[str, str],
     rng: np.random.Generator,
 ) -> Score:
-    """Train on synthetic rows and predict the target column of held-out real ones; train on real ones for comparison."""
+    """Train on synthetic rows and predict the target column of held-out real ones;
+    train on real ones for comparison.
+    """
     table, column = target
     order = rng.permutation(real.rows[table])
     held = order[: min(len(order) // 3, MOST_ROWS)]
@@ -175,7 +177,9 @@ def _accuracy(rows: IntArray, truth: IntArray, test: IntArray, answer: IntArray,
 
 
 def entities(plan: Plan, coded: CodedDatabase, table: str) -> IntArray:
-    """One row for every protected row: its own codes, and for each table it owns directly the commonest code of each column."""
+    """One row for every protected row: its own codes, and for each table it owns
+    directly the commonest code of each column.
+    """
     found = [coded.codes[table, c] for c in usable_columns(plan, table)]
     for child, key in plan.promise.owning.items():
         if plan.database[child].key[key].target != table or child == table:

@@ -5,7 +5,8 @@ Lives here:
   - ``explanation_text``: the same in words. ``forecast``: time, memory and errors of links.
   - ``draft_notes``: the comments in a drafted plan.
 
-Does not live here: the values themselves (``dpweave.plan.explanation``), and any number that a fit computes in another way.
+Does not live here: the values themselves (``dpweave.plan.explanation``), and any number
+that a fit computes in another way.
 
 Start with ``explain_plan``.
 """

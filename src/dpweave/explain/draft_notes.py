@@ -25,11 +25,16 @@ HEAD = (
     "A plan: everything public about one release. Edit it, read what it means, then spend:",
     "  dpweave explain plan.toml --epsilon 1",
     "  dpweave fit SOURCE --plan plan.toml --epsilon 1 -o model.dpw",
-    "Nothing here was read off a row, and nothing here should be: a category or a largest value that you know only from "
-    "the data is itself private. Declare what you know without looking, and let the rest be learned.",
+    (
+        "Nothing here was read off a row, and nothing here should be: a category or a largest value that you know only"
+        " from the data is itself private. Declare what you know without looking, and let the rest be learned."
+    ),
     "Domains of columns:",
     '  domain = "learn": measured with noise, which costs budget',
-    "  domain = { learn = true, low = 0, high = 99, bins = 20 }: learned too, but inside what you know; one end is enough",
+    (
+        "  domain = { learn = true, low = 0, high = 99, bins = 20 }: learned too, but inside what you know; one end is"
+        " enough"
+    ),
     '  domain = ["a", "b"] or { values = ["a", "b"], other = true }: these values, and perhaps others',
     "  domain = { low = 0, high = 99, bins = 20 }: a range; what lies outside counts as its first or last bin",
     "  domain = { edges = [0, 18, 65, 120] }: bins of your own, each from one edge to below the next",
@@ -47,8 +52,10 @@ BEFORE = {
     ),
     "k": ("Relations are learned from marginals of so many columns, counted over both sides.",),
     "budget": (
-        "Shares of the budget, relative to each other: learned domains, numbers of rows, columns of tables, links between "
-        "them. delta_domains is the part of delta for learned categories.",
+        (
+            "Shares of the budget, relative to each other: learned domains, numbers of rows, columns of tables, links"
+            " between them. delta_domains is the part of delta for learned categories."
+        ),
     ),
 }
 
@@ -61,7 +68,9 @@ def draft_text(
     neighbours: Literal["entity", "record"] = "entity",
     max_degree: int = 10,
 ) -> tuple[Plan, str]:
-    """Draft a plan and write it with comments; where ``protect`` leaves tables open, more are proposed. Reads no row."""
+    """Draft a plan and write it with comments; where ``protect`` leaves tables open,
+    more are proposed. Reads no row.
+    """
     from dpweave.engines.opening import open_source
     from dpweave.plan.plan import draft_plan
     from dpweave.schema.proposed_keys import propose_keys
@@ -86,8 +95,8 @@ def not_copied(source: object) -> tuple[str, ...]:
 def said_of_left_out(left_out: tuple[str, ...]) -> str:
     """Say which CHECK constraints and views a copy will lack."""
     return (
-        f"Not copied, CHECK constraints and views of the source: {'; '.join(left_out)}. A domain keeps values in a list or a range; "
-        "[[constraints]] keeps columns in order."
+        f"Not copied, CHECK constraints and views of the source: {'; '.join(left_out)}. A domain keeps values in a list"
+        " or a range; [[constraints]] keeps columns in order."
     )
 
 
@@ -100,8 +109,8 @@ def comments(
 ) -> Comments:
     """Return the words for a drafted plan.
 
-    ``added`` are tables that became protected because nothing owns them, ``left_out`` is what no copy will have, and ``source`` the
-    schema that the plan was drafted from.
+    ``added`` are tables that became protected because nothing owns them, ``left_out``
+    is what no copy will have, and ``source`` the schema that the plan was drafted from.
     """
     private = [plan.table[n] for n in plan.promise.private]
     explanation = plan.explain(epsilon=USUAL_EPSILON, delta=USUAL_DELTA)
@@ -133,8 +142,11 @@ def _who(plan: Plan, added: tuple[str, ...]) -> tuple[str, ...]:
     database = plan.database
     lines = [
         "",
-        "Who is protected. One row of these tables, with every row it owns, is the unit that stays hidden. Protecting a "
-        "table further down hides less: one order, not the customer behind it. The choices, and what a unit would be:",
+        (
+            "Who is protected. One row of these tables, with every row it owns, is the unit that stays hidden."
+            " Protecting a table further down hides less: one order, not the customer behind it. The choices, and what"
+            " a unit would be:"
+        ),
     ]
     ranked = sorted(
         (t.name for t in database if t.primary_key and t.name not in plan.public),
@@ -151,8 +163,8 @@ def _who(plan: Plan, added: tuple[str, ...]) -> tuple[str, ...]:
         )
     if added:
         lines.append(
-            f"Nothing leads from {', '.join(added)} to the tables you named, so they are protected too. Reference data that "
-            "anybody may see belongs under public: draft again with --public."
+            f"Nothing leads from {', '.join(added)} to the tables you named, so they are protected too. Reference data"
+            " that anybody may see belongs under public: draft again with --public."
         )
     return tuple(lines)
 
@@ -175,8 +187,10 @@ def _table(plan: Plan, name: str) -> tuple[str, ...]:
     root, chain = plan.promise.root(name), plan.promise.chain(name)
     if not chain:
         return (
-            f"{name}: protected. Give rows = N (about how many, if that is no secret) to have errors foretold; with rows_public = "
-            "true it is the exact number, and nothing is spent on it.",
+            (
+                f"{name}: protected. Give rows = N (about how many, if that is no secret) to have errors foretold; with"
+                " rows_public = true it is the exact number, and nothing is spent on it."
+            ),
         )
     rows = plan.promise.owned_rows(root, name)
     return (f"{name}: owned. One row of {root} counts with at most {rows:,} rows here.",)
@@ -207,8 +221,10 @@ def _price(plan: Plan, explanation: Explanation) -> tuple[str, ...]:
         sum(s.share for s in explanation.budget if s.group == "domains" and u in s.touches) for u in plan.protect
     )
     return (
-        f"{count} domains are to be learned here, which takes {part:.0%} of the budget; declared ones are free. Rows and noise "
-        f"beside the columns are for epsilon {USUAL_EPSILON:g}: half of that about doubles them.",
+        (
+            f"{count} domains are to be learned here, which takes {part:.0%} of the budget; declared ones are free."
+            f" Rows and noise beside the columns are for epsilon {USUAL_EPSILON:g}: half of that about doubles them."
+        ),
     )
 
 
@@ -219,22 +235,28 @@ def _key(plan: Plan, table: str, key: KeyPlan) -> tuple[str, ...]:
         case "owning":
             bare = plan.database[table].is_nullable(key.key)
             return (
-                f"Rows of {table} belong to the row of {target} they lead to; per row of {target} at most max_degree are "
-                f"counted and the others left out. {_price_of_bound(plan, table, key)} How many there are is measured without it; "
-                "degree_cap = N declares the most that can occur, which saves noise.",
+                (
+                    f"Rows of {table} belong to the row of {target} they lead to; per row of {target} at most"
+                    f" max_degree are counted and the others left out. {_price_of_bound(plan, table, key)} How many"
+                    " there are is measured without it; degree_cap = N declares the most that can occur, which saves"
+                    " noise."
+                ),
                 *((f"This key may be null. {said_of_bare_rows(table, key)}",) if bare else ()),
             )
         case "shared":
             return (said_of_second_owner(plan, table, key),)
         case "linking":
             said = (
-                f"A link between units: at most max_degree rows of {table} keep theirs per row of {target}. When that row goes, they "
-                "stay with all they say"
+                f"A link between units: at most max_degree rows of {table} keep theirs per row of {target}. When that"
+                " row goes, they stay with all they say"
             )
             said += '; role = "shared" would hide that too.' if plan.neighbours == "entity" else "."
             root, ends = plan.promise.root, {table, target}
             if plan.neighbours == "entity" and not ends & {*plan.protect} and root(table) == root(target):
-                said += f" If it never leads to a row of another {root(table)}, say within = true: then it needs much less noise."
+                said += (
+                    f" If it never leads to a row of another {root(table)}, say within = true: then it needs much less"
+                    " noise."
+                )
             return (said,)
     return (f"{target} is public, so this is an ordinary attribute.",)
 
@@ -243,9 +265,10 @@ def said_of_bare_rows(table: str, key: KeyPlan) -> str:
     """Say what it saves to declare that every row has an owner, and what it says."""
     columns = " and ".join(key.key.columns)
     return (
-        f"If every row of {table} has its row of {key.key.target}, say nullable = false of {columns}: then no budget goes into which rows "
-        f"have one, no row of a copy is without, and what rows of {table} say is usually counted with less noise. It says in public "
-        "that no row lacks one. If one does all the same, what it says is left out of most counts."
+        f"If every row of {table} has its row of {key.key.target}, say nullable = false of {columns}: then no budget"
+        f" goes into which rows have one, no row of a copy is without, and what rows of {table} say is usually counted"
+        " with less noise. It says in public that no row lacks one. If one does all the same, what it says is left out"
+        " of most counts."
     )
 
 
@@ -254,8 +277,8 @@ def _price_of_bound(plan: Plan, table: str, key: KeyPlan) -> str:
         return "The key is unique, so 1 hides nothing."
     if has_cheap_bound(plan, table):
         return (
-            "In files, data frames, DuckDB and SQLite a high bound costs little: take one that hides next to nothing. On a server "
-            "noise grows in proportion to it."
+            "In files, data frames, DuckDB and SQLite a high bound costs little: take one that hides next to nothing."
+            " On a server noise grows in proportion to it."
         )
     return "Noise grows in proportion to it: take the lowest that most rows keep."
 
@@ -265,8 +288,9 @@ def said_of_second_owner(plan: Plan, table: str, key: KeyPlan) -> str:
     target, owning = key.key.target, plan.promise.owning.get(table)
     owner = plan.database[table].key[owning].target if owning else "nobody else"
     return (
-        f"Rows of {table} belong to a row of {owner}, which owns them, and to a row of {target}, which shares them. Shared: a row "
-        f"of {target} is hidden with all that is counted of these rows; rows beyond max_degree per row of {target} are not counted at "
-        f"all, so set it to about the most that one has. Linking would hide only which row of {target} they lead to: what they say "
-        f"stays. Owning would make {target} the owner, and {owner} the one that shares or links."
+        f"Rows of {table} belong to a row of {owner}, which owns them, and to a row of {target}, which shares them."
+        f" Shared: a row of {target} is hidden with all that is counted of these rows; rows beyond max_degree per row"
+        f" of {target} are not counted at all, so set it to about the most that one has. Linking would hide only which"
+        f" row of {target} they lead to: what they say stays. Owning would make {target} the owner, and {owner} the one"
+        " that shares or links."
     )

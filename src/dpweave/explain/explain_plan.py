@@ -171,7 +171,9 @@ def _served(plan: Plan, allocation: Allocation) -> Iterable[ServedWorkload]:
 
 
 def _unit_sum_noise(plan: Plan, relation: LinkedRelation, names: Sequence[str], *, units: Units, rho: float) -> float:
-    """Noise of a count over ``names`` in the unit sum that serves all workloads with these left columns, if values are evenly spread."""
+    """Noise of a count over ``names`` in the unit sum that serves all workloads with
+    these left columns, if values are evenly spread.
+    """
     weights = favoured(plan, link_task(relation))
     left, right = ({c: even_margin(n) for c, n in side.items()} for side in varying(plan, relation))
     own = tuple(c for c in names if c in left)
@@ -190,8 +192,8 @@ def _unserved(plan: Plan, tables: Sequence[TableOutlook]) -> Iterable[str]:
     for workload, task in serving(plan):
         if task in alone:
             yield (
-                f"{workload.declared} lies in {workload.base}, whose columns are modelled independently, so how they go "
-                "together is not measured; choose aim, or spend more on it"
+                f"{workload.declared} lies in {workload.base}, whose columns are modelled independently, so how they go"
+                " together is not measured; choose aim, or spend more on it"
             )
 
 
@@ -333,8 +335,8 @@ def _find_warnings(
     for w in workloads:
         if w.cells > MAX_CELLS:
             yield (
-                f"the workload {' × '.join(w.columns)} has about {w.cells:,} cells, more than {MAX_CELLS:,}, so only parts "
-                "of it are measured; use coarser domains"
+                f"the workload {' × '.join(w.columns)} has about {w.cells:,} cells, more than {MAX_CELLS:,}, so only"
+                " parts of it are measured; use coarser domains"
             )
     for table in plan.tables:
         for key in table.keys:
@@ -347,14 +349,16 @@ def _find_warnings(
                 and bound * targets < rows
             ):
                 yield (
-                    f"at most {bound * targets:,} of the {rows:,} declared rows of {table.name} are counted: {key.key.name} is shared, and "
-                    f"{targets:,} rows of {key.key.target} share {bound:,} each; raise max_degree, or make the key linking"
+                    f"at most {bound * targets:,} of the {rows:,} declared rows of {table.name} are counted:"
+                    f" {key.key.name} is shared, and {targets:,} rows of {key.key.target} share {bound:,} each; raise"
+                    " max_degree, or make the key linking"
                 )
     for table in plan.tables:
         if table.external is not None and table.external.rho is None and table.external.epsilon:
             yield (
-                f"{table.name} was made elsewhere and declares {table.external} (charged as rho {table.external.cost:.3g}); "
-                "if its mechanism was accounted in rho, declare that instead, which is usually far less"
+                f"{table.name} was made elsewhere and declares {table.external} (charged as rho"
+                f" {table.external.cost:.3g}); if its mechanism was accounted in rho, declare that instead, which is"
+                " usually far less"
             )
     yield from said_together([Guarantee(table, 0.0, epsilon, delta) for table in plan.protect])
     if epsilon > WEAK_EPSILON:
@@ -368,19 +372,19 @@ def _find_warnings(
             where = ""
             if has_cheap_bound(plan, h.table):
                 where = (
-                    " on a server, in links between private rows and in learned categories. Elsewhere such a bound costs little, and one "
-                    "that hides next to nothing is best"
+                    " on a server, in links between private rows and in learned categories. Elsewhere such a bound"
+                    " costs little, and one that hides next to nothing is best"
                 )
             yield (
-                f"one row of {h.unit} can own {h.rows:,} rows of {h.table}, and noise there grows in proportion{where}; "
-                f"lower max_degree if fewer will do{' and one of these matters' if where else ''}"
+                f"one row of {h.unit} can own {h.rows:,} rows of {h.table}, and noise there grows in proportion{where};"
+                f" lower max_degree if fewer will do{' and one of these matters' if where else ''}"
             )
     for table in plan.tables:
         own = plan.promise.owning.get(table.name)
         if own is not None and table.table.is_nullable(table.key[own].key):
             yield (
-                f"{table.name}.{own} may be null, so which rows have an owner is measured, and at a small budget many rows of a copy "
-                f"may lack one. {said_of_bare_rows(table.name, table.key[own])}".removesuffix(".")
+                f"{table.name}.{own} may be null, so which rows have an owner is measured, and at a small budget many"
+                f" rows of a copy may lack one. {said_of_bare_rows(table.name, table.key[own])}".removesuffix(".")
             )
     for s in budget:
         rows = plan.table[s.table].rows
@@ -403,8 +407,8 @@ def _find_warnings(
                 and isinstance(column.domain, Learn | Bins)
             ):
                 yield (
-                    f"{table.name}.{column.name} is a decimal without places and comes out in whole numbers; write decimal(12,2), with as "
-                    "many places as it has, or float64"
+                    f"{table.name}.{column.name} is a decimal without places and comes out in whole numbers; write"
+                    " decimal(12,2), with as many places as it has, or float64"
                 )
     declarable = [item for item in learned if item.kind != "degrees"]
     if len(declarable) > 1:
@@ -412,4 +416,7 @@ def _find_warnings(
             sum(s.share for s in budget if s.group == "domains" and unit in s.touches and not parse_degree(s.item))
             for unit in plan.protect
         )
-        yield f"{len(declarable)} domains are learned and take {part:.0%} of the budget; declare those you know to save it"
+        yield (
+            f"{len(declarable)} domains are learned and take {part:.0%} of the budget; declare those you know to"
+            " save it"
+        )

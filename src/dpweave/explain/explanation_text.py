@@ -184,7 +184,10 @@ def _learned(e: Explanation) -> str:
     for (kind, threshold, sigma), columns in alike.items():
         price = {
             "categories": f"a category needs about {threshold or 0:,} rows to be kept, rarer ones become 'other'",
-            "bins": f"bins from quantiles with noise of ± {sigma} rows; a range needs about {threshold or 0:,} rows to be learned well",
+            "bins": (
+                f"bins from quantiles with noise of ± {sigma} rows; a range needs about {threshold or 0:,} rows to be"
+                " learned well"
+            ),
             "degrees": f"how many there are, from counts with noise of ± {sigma} rows",
         }[kind]
         lines.append(_wrap(f"{', '.join(columns)}: {price}", first="  ", rest="    "))
@@ -196,9 +199,10 @@ def _guesses(e: Explanation) -> str:
     if not e.forecast.guessed:
         return ""
     return "Rows that are guessed\n" + _wrap(
-        f"What follows may be far off: {', '.join(e.forecast.guessed)} {'declares' if len(e.forecast.guessed) == 1 else 'declare'} no "
-        f"rows. A protected table is taken to have {UNDECLARED_ROWS:,}, and owners to use half of their bounds. Write rows = N under "
-        "[tables.NAME], if about how many is no secret."
+        f"What follows may be far off: {', '.join(e.forecast.guessed)}"
+        f" {'declares' if len(e.forecast.guessed) == 1 else 'declare'} no rows. A protected table is taken to have"
+        f" {UNDECLARED_ROWS:,}, and owners to use half of their bounds. Write rows = N under [tables.NAME], if about"
+        " how many is no secret."
     )
 
 
@@ -219,8 +223,8 @@ def _links(e: Explanation) -> str:
     if any(f.best_max_degree is None for f in e.forecast.links):
         lines.append(
             _wrap(
-                "– stands where no bound is recommended: the table declares no rows, nobody owns it, or its links are counted in a way that a "
-                "higher bound costs next to nothing."
+                "– stands where no bound is recommended: the table declares no rows, nobody owns it, or its links are"
+                " counted in a way that a higher bound costs next to nothing."
             )
         )
     public = {(r.table, r.key) for r in e.relations if r.target in e.public and r.method == DEFAULT_METHOD}
@@ -228,9 +232,9 @@ def _links(e: Explanation) -> str:
     if led and e.neighbours == "entity":
         lines.append(
             _wrap(
-                f"How often each row of {', '.join(led)} is led to is counted with up to {SHARE:.0%} of what its links get, "
-                "where noise would let it show. Errors there hold for files, data frames, DuckDB and SQLite; links on a server "
-                "may come out with more."
+                f"How often each row of {', '.join(led)} is led to is counted with up to {SHARE:.0%} of what its links"
+                " get, where noise would let it show. Errors there hold for files, data frames, DuckDB and SQLite;"
+                " links on a server may come out with more."
             )
         )
     return "\n".join(lines)
@@ -240,7 +244,7 @@ def _resources(e: Explanation) -> str:
     f = e.forecast
     return "Time and memory\n" + _wrap(
         f"A fit and one copy should take about {duration(f.seconds)} of one processor core and {_bytes(f.memory)} of "
-        f"memory, give or take a factor of four; how fast the database answers comes on top."
+        "memory, give or take a factor of four; how fast the database answers comes on top."
     )
 
 

@@ -1,7 +1,8 @@
 r"""What a fit will take and what its links will be worth, foretold from public facts alone.
 
-**Time and memory.** Linear in what the work is made of, with constants that ``benchmarks/explain.py`` measures. They are
-meant to tell seconds from minutes from hours. Most of the time goes into links, and grows with what counts tell of them: so with epsilon.
+**Time and memory.** Linear in what the work is made of, with constants that
+``benchmarks/explain.py`` measures. They are meant to tell seconds from minutes from hours.
+Most of the time goes into links, and grows with what counts tell of them: so with epsilon.
 
 **Errors of links.** :func:`dpweave.measure.design.predict_error` for each relation, from domain sizes, its budget, its
 sensitivity and about how many rows are counted, as 100 times the mean L1 error over k columns: 0 is perfect and 200 the
@@ -164,7 +165,9 @@ SECONDS = Work(
 BYTES = Work(fits=2.7e8, values=50.0, tree_cells=1e3, cells=200.0, whole=0.3, slices=7e7)
 """Bytes at the peak for each unit of work."""
 UNSEEN_TYPES = 200.0
-"""Row types of a public table: a plan does not say how many different rows it has. Set with the databases of benchmarks/databases.py in view."""
+"""Row types of a public table: a plan does not say how many different rows it has. Set
+with the databases of benchmarks/databases.py in view.
+"""
 
 
 def work(plan: Plan, mechanisms: Mapping[str, str], found: Mapping[Relation, Predicted]) -> Work:

@@ -1,7 +1,8 @@
 """Tables made elsewhere: read, checked against the plan and coded, before anything is spent.
 
-A synthetic table is public once its cost is charged, so a domain that the plan wants learned is taken from its values for
-nothing. What can be wrong with it is refused here: a missing file, column or type, a value outside its domain, no rows.
+A synthetic table is public once its cost is charged, so a domain that the plan wants
+learned is taken from its values for nothing. What can be wrong with it is refused here:
+a missing file, column or type, a value outside its domain, no rows.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ def bring(plan: Plan, given: Mapping[str, object] | None) -> tuple[Plan, dict[st
     for name in given or {}:
         if name not in wanted:
             raise UsageError(
-                f"external brings a table {name!r} whose mechanism in the plan is not 'external': {nearest(name, wanted)}"
+                f"external brings a table {name!r} whose mechanism in the plan is not 'external':"
+                f" {nearest(name, wanted)}"
             )
     found = {}
     for name, table in wanted.items():
@@ -74,8 +76,8 @@ def _read(table: TablePlan, given: object | None) -> tuple[pa.Table, str]:
         rows, source = _read_file(Path(path), table.name), Path(path).name
     else:
         raise UsageError(
-            f"the rows of {table.name!r} are made elsewhere and nowhere to be found; name a path in the plan or give them "
-            f"to fit as external={{{table.name!r}: rows}}"
+            f"the rows of {table.name!r} are made elsewhere and nowhere to be found; name a path in the plan or give"
+            f" them to fit as external={{{table.name!r}: rows}}"
         )
     for name in rows.column_names:
         if name not in table.column:
@@ -116,8 +118,8 @@ def _column(rows: pa.Table, table: str, column: ColumnPlan) -> pa.Array:
         return pa.concat_arrays(values.cast(kind).chunks) if values.num_chunks else pa.array([], kind)
     except (pa.ArrowException, NotImplementedError):
         raise PlanError(
-            f"column {column.name!r} of the table {table!r} that was made elsewhere is {values.type}, with values that are "
-            f"not of type {column.column.type}; make them so or change the plan"
+            f"column {column.name!r} of the table {table!r} that was made elsewhere is {values.type}, with values that"
+            f" are not of type {column.column.type}; make them so or change the plan"
         ) from None
 
 
@@ -129,6 +131,6 @@ def _codes(table: str, column: ColumnPlan, values: pa.Array) -> IntArray:
     if outside:
         raise PlanError(
             f"column {column.name!r} of the table {table!r} that was made elsewhere has {outside:,} values outside its "
-            f"domain in the plan, or null where none is allowed; widen the domain or mend the table"
+            "domain in the plan, or null where none is allowed; widen the domain or mend the table"
         )
     return encode_column(codec, values)

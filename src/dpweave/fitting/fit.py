@@ -100,8 +100,9 @@ def fit(
     """Spend (epsilon, delta) once on ``source`` as ``plan`` says, and return a model that can be sampled forever.
 
     ``ledger`` names the file that remembers what was spent; without one, only the certificate does. ``label`` says in
-    the ledger who asked. ``external`` brings the rows of tables whose mechanism is ``external``: data frames or paths, by
-    table; (epsilon, delta) includes what their makers declared. ``insecure_seed`` makes the noise repeatable, for tests, and stamps the certificate INSECURE.
+    the ledger who asked. ``external`` brings the rows of tables whose mechanism is ``external``: data frames or paths,
+    by table; (epsilon, delta) includes what their makers declared. ``insecure_seed`` makes the noise repeatable, for
+    tests, and stamps the certificate INSECURE.
     """
     allocation = allocate(plan, epsilon=epsilon, delta=delta)
     plan, brought = bring(plan, external)
@@ -164,7 +165,9 @@ def _model(plan: Plan, name: str, brought: Mapping[str, ExternalRows]) -> TableM
 
 
 def _structure(plan: Plan, name: str) -> Structure:
-    """Return the size limits of a table's model; columns that they cannot hold are refused, before anything is spent."""
+    """Return the size limits of a table's model; columns that they cannot hold are
+    refused, before anything is spent.
+    """
     table = plan.table[name]
     structure = Structure() if table.model_cells is None else Structure(max_model_cells=table.model_cells)
     declared = {c.name: c for c in table.modelled if not isinstance(c.domain, Learn | None)}
@@ -239,7 +242,9 @@ def _count_degrees(curator: Curator, plan: Plan, allocation: Allocation, report:
 
 
 def _known_sizes(plan: Plan, release: Release, degrees: Mapping[Task, NoisyMarginal]) -> dict[str, Rows]:
-    """How many rows of each private table bounds leave, by all counts of it: one unit moves degrees of owners by little, whatever the bound."""
+    """How many rows of each private table bounds leave, by all counts of it: one unit
+    moves degrees of owners by little, whatever the bound.
+    """
     out: dict[str, Rows] = {}
     for name in weaving_order(plan):
         if plan.table[name].public_rows is None:
@@ -325,7 +330,8 @@ def _learn_domain(
         return categories_from(found)
     if not column.type.ordered:
         raise UsageError(
-            f"{task.table}.{task.item} is of type {column.type}, which cannot be learned; declare its domain or make it opaque"
+            f"{task.table}.{task.item} is of type {column.type}, which cannot be learned; declare its domain or make it"
+            " opaque"
         )
 
     def measure(bins: Bins, share: float) -> NoisyMarginal:
@@ -395,7 +401,9 @@ def _window(curator: Curator, view: View, name: str, sizes: Mapping[str, float],
 
 
 def _favoured(plan: Plan, task: Task, columns: Columns) -> dict[Columns, float] | None:
-    """Return the workload of a table where some is declared: of weight 1, as much as all other sets of columns together."""
+    """Return the workload of a table where some is declared: of weight 1, as much as
+    all other sets of columns together.
+    """
     declared = favoured(plan, task)
     if not declared:
         return None
@@ -409,7 +417,9 @@ def _favoured(plan: Plan, task: Task, columns: Columns) -> dict[Columns, float] 
 
 
 def _linked(plan: Plan, name: str) -> dict[Columns, float]:
-    """Return what links see of a table's rows: sets of its columns, each with a degree, by the workloads they are in."""
+    """Return what links see of a table's rows: sets of its columns, each with a degree,
+    by the workloads they are in.
+    """
     out: dict[Columns, float] = {}
     for child, key in counted_keys(plan, name):
         for relation in (r for r in relations(plan) if r.table == child):
@@ -426,7 +436,8 @@ def _linked(plan: Plan, name: str) -> dict[Columns, float]:
 def _learn_popularity(
     curator: Curator, blueprint: Blueprint, allocation: Allocation, report: Progress
 ) -> tuple[Blueprint, dict[str, float]]:
-    """Count how often each row of a public table is led to, where noise lets that show; return what links have left, by task.
+    """Count how often each row of a public table is led to, where noise lets that show;
+    return what links have left, by task.
 
     One row of each owner counts for a target, which noise need hide no more of (docs/proofs, Theorem 5).
     """

@@ -82,14 +82,14 @@ def link(
 ) -> Links:
     """Link the rows of ``synthetic_left`` and ``synthetic_right`` as ``pairs`` links those of ``left`` and ``right``.
 
-    ``pairs`` has the columns ``left_key`` and ``right_key``, and so have ``left`` and ``right``, one each. Where ``right``
-    is ``left`` itself the relation is self-referential: both columns of ``pairs`` name rows of that one table by its column
-    ``left_key``. In a one-to-many relation left rows are the children. ``max_degree`` bounds the links of one row; a pair
-    bounds (left, right) rows separately.
+    ``pairs`` has the columns ``left_key`` and ``right_key``, and so have ``left`` and ``right``, one each. Where
+    ``right`` is ``left`` itself the relation is self-referential: both columns of ``pairs`` name rows of that one table
+    by its column ``left_key``. In a one-to-many relation left rows are the children. ``max_degree`` bounds the links of
+    one row; a pair bounds (left, right) rows separately.
 
-    The domain of a column is taken from its values in the synthetic tables, which are public, unless ``domains`` declares
-    it as a plan would. ``method`` is a name or a model with its settings, such as ``dw.PGD(T=10)``. All of epsilon is for
-    the links; what the synthetic tables cost comes on top.
+    The domain of a column is taken from its values in the synthetic tables, which are public, unless
+    ``domains`` declares it as a plan would. ``method`` is a name or a model with its settings, such
+    as ``dw.PGD(T=10)``. All of epsilon is for the links; what the synthetic tables cost comes on top.
     """
     task = _Task(
         left,

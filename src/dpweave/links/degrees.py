@@ -27,9 +27,10 @@ class Degrees:
     """What is known of the degrees in a relation; every part may be missing.
 
     ``left`` and ``right`` are the degrees that synthetic rows shall have. Where they are not known, ``left_bound`` and
-    ``right_bound`` cap them, the latter for all rows or row by row. ``left_seen`` and ``right_seen`` are the shares of a row's
-    links that survive bounding: 1 if missing, and :func:`seen` of the degree otherwise. ``right_weights`` say how much likelier than others a right
-    row is linked to, where its degree is not known: what counts tell of its columns comes on top.
+    ``right_bound`` cap them, the latter for all rows or row by row. ``left_seen`` and ``right_seen`` are the shares of
+    a row's links that survive bounding: 1 if missing, and :func:`seen` of the degree otherwise. ``right_weights`` say
+    how much likelier than others a right row is linked to, where its degree is not known: what counts tell of its
+    columns comes on top.
     """
 
     left: IntArray | None = None
@@ -112,14 +113,15 @@ def decode(codes: IntArray, edges: Sequence[int], rng: np.random.Generator) -> I
 
 
 def telling_cuts(edges: Sequence[int], shares: FloatArray, *, rows: float, noise: float, most: int) -> tuple[int, ...]:
-    r"""Where to cut degrees so that noisy numbers of rows per group tell most about a sum of degrees; at most ``most`` cuts.
+    r"""Where to cut degrees so that noisy numbers of rows per group tell most about a
+    sum of degrees; at most ``most`` cuts.
 
     Take n ``rows`` of one value, with degrees in the buckets by ``shares``. The numbers of them in groups with shares
     :math:`p_g` and mean degrees :math:`m_g` have covariance :math:`S = n(\mathrm{diag}(p) - p p^T) + \sigma^2 I` with
-    ``noise`` σ, and covariance :math:`c_g = n p_g (m_g - m)` with the sum of degrees, so the best linear prediction of the sum
-    explains :math:`c^T S^{-1} c` of its variance. More groups leave less unexplained and have more noise. A cut more must
-    explain a twentieth more, since it costs cells wherever the column goes. Each is put where it explains most, and then all
-    are moved in turn.
+    ``noise`` σ, and covariance :math:`c_g = n p_g (m_g - m)` with the sum of degrees, so the best linear prediction of
+    the sum explains :math:`c^T S^{-1} c` of its variance. More groups leave less unexplained and have more noise. A cut
+    more must explain a twentieth more, since it costs cells wherever the column goes. Each is put where it explains
+    most, and then all are moved in turn.
 
     >>> edges = (0, 10, 20, 40, 80, 160, 320)
     >>> shares = np.array([0.2, 0.3, 0.2, 0.15, 0.1, 0.05])

@@ -6,14 +6,14 @@ heavy-tailed draws is off by several percent. So the degrees of a group are *dea
 
 **Tilt.** With :math:`w` the standardised logarithm of a degree, let rows with values x have degrees of density
 :math:`q(D) \exp(t(x)\, w(D))` up to a factor, :math:`t(x) = \sum_c \theta_c[x_c]`. To first order in t the mean
-:math:`\bar w_g` of a row's group has expectation :math:`V t(x)` and variance :math:`V = \sum_g p_g \bar w_g^2`. So θ is a ridge
-regression on the groups alone, with a prior variance per column by expectation maximisation: what a column does not
-show in the groups it does not get within them.
+:math:`\bar w_g` of a row's group has expectation :math:`V t(x)` and variance :math:`V = \sum_g p_g \bar w_g^2`. So θ is
+a ridge regression on the groups alone, with a prior variance per column by expectation maximisation: what a column does
+not show in the groups it does not get within them.
 
 **Dealing.** In a group with variance :math:`v_g` of w, rows are ranked by a quantile of the group's degrees plus
-:math:`v_g t(x)`, and the sorted degrees follow that ranking, so the distribution of degrees is kept exactly. The quantiles are
-the golden ratio's multiples modulo one in the sorted order of the rows' values: any run of equal values gets evenly spread
-ones.
+:math:`v_g t(x)`, and the sorted degrees follow that ranking, so the distribution of degrees is kept exactly. The
+quantiles are the golden ratio's multiples modulo one in the sorted order of the rows' values: any run of equal values
+gets evenly spread ones.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ def deal(degrees: IntArray, groups: IntArray, rows: Mapping[str, IntArray], rng:
 
 
 def tilts(score: FloatArray, rows: Mapping[str, IntArray], shape: Mapping[str, int]) -> FloatArray:
-    """Return t(x) of every row from the mean log degree of its group, by ridge regression with a variance per column."""
+    """Return t(x) of every row from the mean log degree of its group, by ridge
+    regression with a variance per column.
+    """
     signal = float((score**2).mean())
     columns: list[str] = []
     for c in sorted(rows, key=lambda c: shape[c]):

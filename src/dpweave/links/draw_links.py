@@ -79,10 +79,12 @@ def draw_links(fit: LinkFit, problem: LinkProblem, *, degrees: Degrees = UNKNOWN
 
 
 def renewed_rows(fit: LinkFit, problem: LinkProblem, degrees: Degrees, rng: np.random.Generator) -> IntArray | None:
-    r"""Positions of left rows, each as often as the links that bounds hid call for; None where nothing calls for another choice.
+    r"""Positions of left rows, each as often as the links that bounds hid call for;
+    None where nothing calls for another choice.
 
-    Left rows come as the view shows them: of the :math:`D_v` links of right rows of type v it shows :math:`q_v`, and of those of
-    heavy owners fewer. A hidden link of v is taken to be like a seen one of v, so that a row of left type u should come
+    Left rows come as the view shows them: of the :math:`D_v` links of right rows of
+    type v it shows :math:`q_v`, and of those of heavy owners fewer. A hidden link of v
+    is taken to be like a seen one of v, so that a row of left type u should come
 
     .. math:: \frac{\sum_v D_v w(u, v) / \sum_v D_v}{\sum_v q_v w(u, v) / \sum_v q_v}
 
@@ -156,8 +158,8 @@ def _type_shares(
 ) -> tuple[FloatArray, FloatArray]:
     """Expected share of links per left and right type: rows by their degrees where known, else by the fit.
 
-    A fit looks at a sample of left types (ALGORITHMS B4). Where left degrees are known, the view's share of all types has the fit's own margins again, and
-    all links differ from it as far as rows do that bounds hid (:func:`_settled`).
+    A fit looks at a sample of left types (ALGORITHMS B4). Where left degrees are known, the view's share of all types
+    has the fit's own margins again, and all links differ from it as far as rows do that bounds hid (:func:`_settled`).
     """
     rows, columns = _mass(left, left_degrees), _mass(right, right_degrees)
     known = left_degrees is not None
@@ -189,9 +191,11 @@ def _type_shares(
 
 
 def _settled(fit: LinkFit, right: RowTypes, total: FloatArray, shown: FloatArray) -> FloatArray:
-    """Scale the shares of right types by what takes those in the view to how the fit spreads links over each right column that was counted.
+    """Scale the shares of right types by what takes those in the view to how the fit
+    spreads links over each right column that was counted.
 
-    Where types are told apart only by the columns that matter, a column whose counts were too noisy to be heard is none of them.
+    Where types are told apart only by the columns that matter, a column whose counts
+    were too noisy to be heard is none of them.
     """
     alone = {w.right[0]: table.ravel() for w, (table, _) in fit.joint.items() if not w.left and len(w.right) == 1}
     margins = {c: table for c, table in alone.items() if c in right.columns}

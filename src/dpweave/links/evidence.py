@@ -75,7 +75,9 @@ def evidence(
 
 
 def _statistic(stage: Stage, beyond: Residual) -> tuple[float, int]:
-    """Chi-squared of a residual and its degrees of freedom: exact where noise is even, else by how many cells are independent."""
+    """Chi-squared of a residual and its degrees of freedom: exact where noise is even,
+    else by how many cells are independent.
+    """
     if beyond.even is None:
         freedom = max(round(beyond.freedom * beyond.table.size), 1)
         return freedom * float((beyond.table**2 / np.maximum(beyond.variance, 1e-300)).mean()), freedom

@@ -115,7 +115,9 @@ class FitInputs:
         )
 
     def is_owned(self, units: Units) -> bool:
-        """Whether links lead from rows to those that own them: then what one unit's rows are together is told by their own columns."""
+        """Whether links lead from rows to those that own them: then what one unit's
+        rows are together is told by their own columns.
+        """
         return self.left_known and self.right_known and units.shared.issuperset(self.right)
 
     def centre(self, columns: Columns) -> Centre | None:
@@ -136,7 +138,9 @@ class FitInputs:
         return np.asarray(self.links * mass / mass.sum()).reshape(tuple(sizes.values()))
 
     def reached(self, columns: Columns, *, total: float = 0.0, noise: float = math.inf) -> float:
-        """Share of links that counts over ``columns`` show: about that of rows, corrected by their ``total`` as far as its ``noise`` allows."""
+        """Share of links that counts over ``columns`` show: about that of rows,
+        corrected by their ``total`` as far as its ``noise`` allows.
+        """
         ways = dict(self.problem.reach[c] for c in columns if c in self.problem.reach)
         share, blur = math.prod(ways.values()), (noise / self.links) ** 2
         if not ways or blur == math.inf:
@@ -156,7 +160,9 @@ class FitInputs:
     def types(
         self, side: str, columns: Sequence[str], limit: int, rng: np.random.Generator
     ) -> tuple[RowTypes, FloatArray]:
-        """Row types over ``columns`` and their shares of weight; at most ``limit``, by a calibrated sample if needed."""
+        """Row types over ``columns`` and their shares of weight; at most ``limit``, by
+        a calibrated sample if needed.
+        """
         codes = self.problem.left if side == "left" else self.problem.right
         weights = self.left_weights if side == "left" else self.right_weights
         types = RowTypes.of(codes, columns, shape=self.problem.shape, rows=len(weights))
@@ -247,11 +253,12 @@ class Stage:
         return out
 
     def lines(self, component: Workload) -> dict[int, FloatArray]:
-        """Axes of a component along which codes are in order, each with the unit vector of a straight lean (:func:`line`).
+        """Axes of a component along which codes are in order, each with the unit vector
+        of a straight lean (:func:`line`).
 
-        Right columns of unit sums share noise
-        between their values, so that there straight leans are not told apart; nor are they in what one side shows by itself, where there are few
-        of them and each is a chance to take noise for a lean; nor along columns with values far out that hardly occur, whose noise would drown them and the rest.
+        Right columns of unit sums share noise between their values, so that there straight leans are not told apart;
+        nor are they in what one side shows by itself, where there are few of them and each is a chance to take noise
+        for a lean; nor along columns with values far out that hardly occur, whose noise would drown them and the rest.
         """
         out: dict[int, FloatArray] = {}
         if not component.left or not component.right:
@@ -276,7 +283,9 @@ class Stage:
 
     @cached_property
     def expected(self) -> dict[Workload, FloatArray]:
-        """Independent wiring's frequencies in the measured cliques: of all rows, and not of those types that stand for them."""
+        """Independent wiring's frequencies in the measured cliques: of all rows, and
+        not of those types that stand for them.
+        """
         sets = dict.fromkeys(columns for s in self.tables for columns in (s.left, s.right))
         share = {columns: self.scene.rows_in(columns) / self.scene.links for columns in sets}
         return {s: np.multiply.outer(share[s.left], share[s.right]) for s in self.tables}
@@ -319,7 +328,9 @@ class Stage:
         return np.multiply.outer(outer(even[: len(component.left)]), counted.blur)
 
     def _freedom(self, counted: Counted, component: Workload) -> float:
-        """Share of a component's cells that are independent: centring takes one value away along each axis, common noise more."""
+        """Share of a component's cells that are independent: centring takes one value
+        away along each axis, common noise more.
+        """
         columns = component.columns if counted.blur is None else component.left
         return counted.independent * math.prod(1 - 1 / self.scene.margin[c].size for c in columns)
 
@@ -328,7 +339,8 @@ class Stage:
 class Residual:
     """Counts of a component beyond independent wiring and lower orders, with the variance of their noise cell by cell.
 
-    ``freedom`` is the share of cells that tell something of their own. ``even`` is the variance of a cell before centring, where it is the same for all.
+    ``freedom`` is the share of cells that tell something of their own. ``even`` is the
+    variance of a cell before centring, where it is the same for all.
     """
 
     component: Workload
@@ -369,7 +381,8 @@ def _averaged(scene: FitInputs, measured: Sequence[Noisy]) -> dict[Workload, Cou
 def _mean(several: Sequence[Counted]) -> Counted:
     """Mean by weights of several tables over the same columns.
 
-    One weight for all cells of a table: what was not counted follows from the others by subtraction, and must in the mean too.
+    One weight for all cells of a table: what was not counted follows from the others by
+    subtraction, and must in the mean too.
     """
     if len(several) == 1:
         return several[0]

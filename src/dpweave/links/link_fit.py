@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class LinkFit:
     """θ per component: how links lean away from independent wiring. Applies to any rows with these columns.
 
-    ``slack`` holds what the counts say of the side whose margin is given: how far the view's links per value differ from
-    those of the synthetic rows. It keeps their difference out of θ and leaves wiring alone.
+    ``slack`` holds what the counts say of the side whose margin is given: how far the view's links per value
+    differ from those of the synthetic rows. It keeps their difference out of θ and leaves wiring alone.
     """
 
     shape: Mapping[str, int]

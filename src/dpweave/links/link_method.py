@@ -41,12 +41,14 @@ class LinkProblem:
     - ``one-to-many``: every left row (child) has exactly one right row (parent), a parent any number of children;
     - ``one-to-one``: every row is in at most one link.
 
-    ``links_measured`` is the noisy number of real links in the view, those that bounds hide left out, by which measured counts become frequencies; the true one is
-    private. ``same_table`` says that left row i and right row i are the same row; then it is not linked to itself
-    unless ``self_loops``. ``left_may_repeat`` says that the left rows stand for what the view shows of their table, so that
-    some may be linked more than once, as copies, and others not at all, where degrees tell that the view hides links. ``ordered`` names columns whose first so many
-    codes are in order (ages, prices, dates), along which links may lean straight. ``home`` says which rows may meet at all; then rows without a partner are not linked.
-    ``reach`` names columns of rows further on that only a share of the links lead to, and the way to them; the others are not in counts of such columns, and have codes like those that are.
+    ``links_measured`` is the noisy number of real links in the view, those that bounds hide left out, by which measured
+    counts become frequencies; the true one is private. ``same_table`` says that left row i and right row i are the same
+    row; then it is not linked to itself unless ``self_loops``. ``left_may_repeat`` says that the left rows stand for
+    what the view shows of their table, so that some may be linked more than once, as copies, and others not at all,
+    where degrees tell that the view hides links. ``ordered`` names columns whose first so many codes are in order
+    (ages, prices, dates), along which links may lean straight. ``home`` says which rows may meet at all; then rows
+    without a partner are not linked. ``reach`` names columns of rows further on that only a share of the links lead to,
+    and the way to them; the others are not in counts of such columns, and have codes like those that are.
     """
 
     left: Mapping[str, IntArray]

@@ -5,16 +5,17 @@ shows). The learner measures what :mod:`dpweave.measure.design` finds worth meas
 
 .. math:: P = P_0 \exp\Bigl(\sum_T \theta_T[u_T, v_T]\Bigr) / Z,
 
-(with one Z per row where the left margin is known), one table :math:`\theta_T` per set T of columns inside a measured clique, centred along every axis so that orders do not
-overlap. It minimises
+(with one Z per row where the left margin is known), one table :math:`\theta_T` per set T of columns
+inside a measured clique, centred along every axis so that orders do not overlap. It minimises
 
 .. math:: \sum_S \frac{\lVert m P_S - y_S \rVert^2}{2 \sigma_S^2}
           + \sum_T \frac{1}{2 \tau_T^2} \lVert \theta_T \rVert^2_{P_0}.
 
 The second term is, for small θ, a Kullback–Leibler divergence from :math:`P_0` with a strength of its own for each
-component, and :math:`\tau_T^2` comes from the noisy counts by empirical Bayes: signal is what exceeds the known noise, pooled
-over components of one order so that few numbers do not mislead. Where noise drowns signal, :math:`\tau_T` shrinks and the
-wiring stays independent. θ lives in the space of marginals: its size does not depend on the number of rows.
+component, and :math:`\tau_T^2` comes from the noisy counts by empirical Bayes: signal is what exceeds the known noise,
+pooled over components of one order so that few numbers do not mislead. Where noise drowns signal, :math:`\tau_T`
+shrinks and the wiring stays independent. θ lives in the space of marginals: its size does not depend on the number of
+rows.
 
 The paper's least squares (`eq::relaxed_opt`) is the limit of infinite τ, which fits the noise.
 """
@@ -60,7 +61,8 @@ _ENOUGH = 1e-5
 class MAP:
     """The default link method. ``k`` is the order of the workloads that links are learned for.
 
-    ``favoured`` are sets of columns that are measured first, with weights: at 1, with as much as all the others together.
+    ``favoured`` are sets of columns that are measured first, with weights: at 1, with
+    as much as all the others together.
     """
 
     k: int = 3
@@ -109,9 +111,11 @@ class MAP:
         rho: float,
         progress: Callable[[str, float], None],
     ) -> Sequence[Noisy]:
-        """Measure what the design finds worth it: unit sums where links lead to public rows, else cliques: centred where rows have one owner, clipped where links stay within units.
+        """Measure what the design finds worth it: unit sums where links lead to public rows,
+        else cliques: centred where rows have one owner, clipped where links stay within units.
 
-        Where it is known how links spread over the left side, a small part counts all links first, and unit sums are centred around that.
+        Where it is known how links spread over the left side, a small part counts all
+        links first, and unit sums are centred around that.
         """
         counts: Centred | Clipped | Window = window
         if window.units is not None and scene.is_owned(window.units):
@@ -203,9 +207,9 @@ def fit_links(
 class _Coordinates:
     """Whitened coordinates z of all θ, in which the prior is standard normal; components of one shape go together.
 
-    A component's table is its z, centred along every axis, scaled by its prior's width, that of straight leans and that of the rest,
-    over the root of its margins and bent (:func:`_bent`). Steps are taken in x, which is z in units of the posterior's width: tens of iterations
-    instead of hundreds.
+    A component's table is its z, centred along every axis, scaled by its prior's width, that of straight
+    leans and that of the rest, over the root of its margins and bent (:func:`_bent`). Steps are taken in
+    x, which is z in units of the posterior's width: tens of iterations instead of hundreds.
     """
 
     def __init__(
@@ -292,8 +296,9 @@ class _Coordinates:
 def _bent(off: FloatArray) -> FloatArray:
     """θ of a density 1 + ``off``: its logarithm above, and ``off`` itself below, where a density stays positive.
 
-    The prior is normal in the density, as in the design. Were it normal in θ, the count of a rare cell could follow its noise
-    upwards at next to no cost: from one expected link to twenty takes three units of θ, and such a cell's prior is wider.
+    The prior is normal in the density, as in the design. Were it normal in θ, the count
+    of a rare cell could follow its noise upwards at next to no cost: from one expected
+    link to twenty takes three units of θ, and such a cell's prior is wider.
     """
     return np.where(off > 0, np.log1p(np.maximum(off, 0.0)), off)
 
@@ -347,14 +352,17 @@ def _maximise(stage: Stage, variance: Mapping[Workload, Lean]) -> LinkFit:
     operator = LinkOperator(stage.left, stage.right, tuple(dict.fromkeys([*heard, *tables])))
     target = operator.stack({s: t.y for s, t in tables.items()})
     precision = operator.stack({s: t.precision for s, t in tables.items()})
-    # Types may be a sample (ALGORITHMS B4), which has too many or too few of a value, or none. So it tells only how much likelier than by chance a
-    # cell is; chance is known. Otherwise θ would make good what is wrong with the sample, and that is gone when links are drawn.
+    # Types may be a sample (ALGORITHMS B4), which has too many or too few of a value,
+    # or none. So it tells only how much likelier than by chance a
+    # cell is; chance is known. Otherwise θ would make good what is wrong with the
+    # sample, and that is gone when links are drawn.
     chance = operator.stack({s: stage.expected[s] for s in tables})
     sampled = operator.histogram(stage.base)
     times, unseen = np.divide(chance, sampled, out=np.zeros_like(chance), where=sampled > 0), chance * (sampled <= 0)
     base = np.log(np.maximum(stage.base, 1e-300))
     place = _Coordinates(stage, operator, variance, heard)
-    # Where one side's margin is given, P is conditional on it: a row (or column) has its mass, up to the margin's slack.
+    # Where one side's margin is given, P is conditional on it: a row (or column) has
+    # its mass, up to the margin's slack.
     axis = {None: None, 0: 1, 1: 0}[stage.scene.given]
     given = np.maximum(stage.base.sum(axis=axis, keepdims=True), 1e-300)
     slack = _Slack.of(stage, operator, heard)

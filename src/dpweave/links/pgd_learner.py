@@ -44,8 +44,8 @@ class PGD:
 
     Three choices are made otherwise by the authors' code than by their text, and matter (``docs/paper.md``):
 
-    - ``fitted``: which ``worst`` workloads a slice is fitted to, those with the largest error (``"worst"``, the text) or
-      as many at ``"random"``. Where noise is large the largest error is that of the noisiest workload.
+    - ``fitted``: which ``worst`` workloads a slice is fitted to, those with the largest error (``"worst"``, the
+      text) or as many at ``"random"``. Where noise is large the largest error is that of the noisiest workload.
     - ``start``: where descent in a slice begins. The text says at random and not from which law. ``"links"`` are the
       links the slice has; ``"even"`` gives every pair the same weight, the mean of every random start that prefers no
       pair; ``"random"`` are as many random links (the code).

@@ -3,17 +3,18 @@ r"""How often each row of a public table is led to, from one noisy count per row
 Of n public rows, row j is led to :math:`\lambda_j b_j` times in the view; :math:`b_j` is what its columns say, and
 :math:`\lambda_j` what is its own. The noisy count :math:`y_j` has noise of scale σ.
 
-1. **Columns.** :math:`b_j` is a ridge regression of the counts on the columns (:func:`dpweave.links.degrees_by_values.tilts`): sums over
-   many rows are precise where single rows are not.
-2. **Rows.** λ is log-normal with the variance that counts show beyond noise, and no less than chance gives it: one over the mean
-   count. Where rows are many, some steps of expectation maximisation (Laird 1978) give its law the shape that counts show. The
-   posterior mean ranks the rows.
-3. **Degrees.** Posterior means spread less than the truth. So rows get the quantiles of the law of :math:`\lambda b` in the order
-   of their posterior means: the distribution of degrees is the one that the counts show. Few rows tell little of a law, so there
-   the posterior means count for as much as they are known. Last, all are raked so that sums per
+1. **Columns.** :math:`b_j` is a ridge regression of the counts on the columns
+   (:func:`dpweave.links.degrees_by_values.tilts`): sums over many rows are precise where single rows are not.
+2. **Rows.** λ is log-normal with the variance that counts show beyond noise, and no less than chance
+   gives it: one over the mean count. Where rows are many, some steps of expectation maximisation
+   (Laird 1978) give its law the shape that counts show. The posterior mean ranks the rows.
+3. **Degrees.** Posterior means spread less than the truth. So rows get the quantiles of the law of :math:`\lambda b` in
+   the order of their posterior means: the distribution of degrees is the one that the counts show. Few rows tell little
+   of a law, so there the posterior means count for as much as they are known. Last, all are raked so that sums per
    value of a column are again those of the posterior means.
 
-Where counts show nothing beyond noise, rows differ as much as by chance. Post-processing: it reads noisy counts and public rows alone.
+Where counts show nothing beyond noise, rows differ as much as by chance.
+Post-processing: it reads noisy counts and public rows alone.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ _LEAST = 0.05
 
 
 def share_for(*, rho: float, l2: float, mean: float) -> float:
-    r"""Part of ``rho`` to spend on one count per target: enough for noise of a tenth of the ``mean`` count, at most a quarter.
+    r"""Part of ``rho`` to spend on one count per target: enough for noise of a tenth of
+    the ``mean`` count, at most a quarter.
 
     Nothing where even that leaves noise of more than twice the mean.
 
@@ -100,7 +102,9 @@ def _by_columns(observed: FloatArray, columns: Mapping[str, IntArray]) -> FloatA
 
 
 def _law(observed: FloatArray, base: FloatArray, noise: float, *, chance: float) -> tuple[FloatArray, FloatArray]:
-    """Probabilities of λ at first, and where it may lie: log-normal with mean 1 and what counts show beyond noise, or chance."""
+    """Probabilities of λ at first, and where it may lie: log-normal with mean 1 and
+    what counts show beyond noise, or chance.
+    """
     beyond = float(((observed - base) ** 2).mean()) - noise**2
     clear = beyond > 2 * noise**2 * np.sqrt(2 / len(observed))
     variance = np.log1p(max(beyond / float((base**2).mean()) if clear else 0.0, chance))

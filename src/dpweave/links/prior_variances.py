@@ -1,9 +1,10 @@
 r"""How far links may lean before any count is fitted: prior variances, judged by the noisy counts themselves.
 
-Links that lean along a column in order mostly lean steadily: older users rate higher, dearer goods are bought by fewer. In a table of ages by
-genres that is one coefficient per genre, and what is beside it is many. Judged together, the one drowns in the noise of the many, or lets
-it through. So a component's coefficients are told apart (:meth:`Stage.lines <dpweave.links.fit_inputs.Stage.lines>`): those that go straight along all its
-columns in order, and the rest, each with a variance of its own.
+Links that lean along a column in order mostly lean steadily: older users rate higher, dearer goods are bought by fewer.
+In a table of ages by genres that is one coefficient per genre, and what is beside it is many. Judged together, the one
+drowns in the noise of the many, or lets it through. So a component's coefficients are told apart (:meth:`Stage.lines
+<dpweave.links.fit_inputs.Stage.lines>`): those that go straight along all its columns in order, and the rest, each with
+a variance of its own.
 """
 
 from __future__ import annotations
@@ -27,11 +28,14 @@ GRID = np.geomspace(1e-4, 1e3, 36)
 """Multiples of the default prior variance that empirical Bayes weighs up."""
 _CLASS_DOUBT = math.log(8.0)
 _MEMBER_DOUBT = 3.0
-"""Spread of log variance: of an order of components around its default, of a component around its order. Within an order a
-few components are strong and most are next to nothing, so that one must not be taken for the other."""
+"""Spread of log variance: of an order of components around its default, of a component around its order. Within
+an order a few components are strong and most are next to nothing, so that one must not be taken for the other.
+"""
 _LINES_DOUBT, _LINE_DOUBT = 1.5, 1.2
-"""The same for straight leans: of all in an order around that order, and of one around all. One coefficient tells too little of its own
-variance to stand alone, and what it tells is the lean by itself, while θ is the lean beside that of all other columns."""
+"""The same for straight leans: of all in an order around that order, and of one around
+all. One coefficient tells too little of its own variance to stand alone, and what it
+tells is the lean by itself, while θ is the lean beside that of all other columns.
+"""
 _ROUNDING = 1e-9
 """Part of a cell's noise that is left at least beside straight leans."""
 
@@ -48,8 +52,9 @@ def prior_variances(stage: Stage) -> dict[Workload, Lean]:
 
     Given :math:`\tau^2`, a cell of the residual has variance :math:`m^2 p \tau^2` plus that of the noise. A component's
     variance is log-normal around that of its order (left and right columns), which is log-normal around the default:
-    two levels, integrated on a grid. Straight leans come after the others: they are log-normal around all straight leans of the order, which are
-    around the order. The geometric mean is returned, which errs on the side of independence.
+    two levels, integrated on a grid. Straight leans come after the others: they are log-normal around all straight
+    leans of the order, which are around the order. The geometric mean is returned, which errs on the side of
+    independence.
     """
     logs = np.log(GRID)
     orders: dict[tuple[int, int], dict[bool, dict[Workload, FloatArray]]] = {}
@@ -85,7 +90,8 @@ def _around(logs: FloatArray, doubt: float) -> FloatArray:
 
 
 class Coefficients(NamedTuple):
-    """Some coefficients of a component as the counts show them, with the variance of the noise and that of a lean of unit variance.
+    """Some coefficients of a component as the counts show them, with the variance of
+    the noise and that of a lean of unit variance.
 
     ``freedom`` is the share of cells that tell something of their own.
     """
@@ -109,9 +115,9 @@ def coefficients(
     r"""Tell the straight coefficients of a component from the rest, or leave all together where no column is in order.
 
     With scores x along an axis in order, of mean 0 and variance 1 under its margin p, the straight part of a table n is
-    :math:`p x \sum_w x_w n_w`. A sum by x does not notice that n was centred by :math:`I - p 1^T`, so with noise of variance 1 before that it has
-    variance :math:`\sum_w x_w^2`; it shares :math:`p_v x_v (x_v - p_v \sum_w x_w)` with the noise :math:`1 - 2 p_v + N p_v^2` of a
-    centred cell. Along several axes these are products.
+    :math:`p x \sum_w x_w n_w`. A sum by x does not notice that n was centred by :math:`I - p 1^T`, so with noise of
+    variance 1 before that it has variance :math:`\sum_w x_w^2`; it shares :math:`p_v x_v (x_v - p_v \sum_w x_w)` with
+    the noise :math:`1 - 2 p_v + N p_v^2` of a centred cell. Along several axes these are products.
     """
     signal = outer([p * (1 - p) for p in margins])
     if not lines:

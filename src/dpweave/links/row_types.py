@@ -142,7 +142,9 @@ def _compressed(number: IntArray, span: int) -> tuple[IntArray, IntArray]:
 
 
 class Group(NamedTuple):
-    """Left column sets that stand next to each other in the matrix of answers: its ``rows``, and the first ``end`` of its columns."""
+    """Left column sets that stand next to each other in the matrix of answers: its
+    ``rows``, and the first ``end`` of its columns.
+    """
 
     sets: tuple[Columns, ...]
     rows: slice
@@ -151,10 +153,12 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the answers of workloads lie in one matrix, with a block row per distinct left column set and a block column per right one.
+    """Where the answers of workloads lie in one matrix, with a block row per distinct
+    left column set and a block column per right one.
 
-    Pairs of columns of one side go with single ones of the other, so that most blocks belong to no workload. Right sets with most partners come first, and left
-    sets that need about as many of them are put together: what lies beyond is never computed.
+    Pairs of columns of one side go with single ones of the other, so that most blocks
+    belong to no workload. Right sets with most partners come first, and left sets that
+    need about as many of them are put together: what lies beyond is never computed.
     """
 
     workloads: tuple[Workload, ...]
@@ -212,8 +216,9 @@ class LinkOperator:
     For workload w with cells :math:`u_i` of left types and :math:`v_j` of right types, :math:`(\hat{\mathbf Q} b)_w` is
     the histogram of b over :math:`(u_i, v_j)` and :math:`(\hat{\mathbf Q}^T r)_{ij} = \sum_w r_w[u_i, v_j]`.
 
-    All answers live in **one** matrix (:class:`Layout`), so that :math:`\hat{\mathbf Q} b` is two matrix products :math:`U^T M V` with one-hot U and V; blocks
-    that belong to no workload are zero. ``blocks[w]`` cuts the answers of w out of it.
+    All answers live in **one** matrix (:class:`Layout`), so that :math:`\hat{\mathbf Q}
+    b` is two matrix products :math:`U^T M V` with one-hot U and V; blocks that belong
+    to no workload are zero. ``blocks[w]`` cuts the answers of w out of it.
 
     ``multiplicity`` is the number of pairs of rows that a pair of types stands for. It is the product of the two
     multiplicities, less the pairs that may not be linked (a row with itself). With one more axis in front it splits

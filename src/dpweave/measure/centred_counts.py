@@ -1,14 +1,20 @@
 r"""Rows of one owner counted around what all rows show: noise for what a unit's rows are together.
 
-A customer with d orders moves counts of orders by d, and noise hides as much for every set of columns that is asked for. But most of what d orders say
-is what all orders say: a third of anybody's are paid by card. Let :math:`\mu` be shares of all rows, known from elsewhere. Counted is what a unit's rows have *beyond*
-:math:`\mu`, as a unit sum (:class:`dpweave.privacy.window.UnitSum`; docs/proofs, Theorem 6) with one code for each cell c of the owned rows' columns:
+A customer with d orders moves counts of orders by d, and noise hides as much for every set of columns that is asked
+for. But most of what d orders say is what all orders say: a third of anybody's are paid by card. Let :math:`\mu` be
+shares of all rows, known from elsewhere. Counted is what a unit's rows have *beyond* :math:`\mu`, as a unit sum
+(:class:`dpweave.privacy.window.UnitSum`; docs/proofs, Theorem 6) with one code for each cell c of the owned rows'
+columns:
 
-.. math:: v_u(c) = n_u(c) - \mu(c)\, m_u, \qquad \mathbb{E} \lVert v_u \rVert^2 = m_u^2 (t^2 q + \delta^2) + m_u (1 - q), \qquad q = \textstyle\sum_c \mu(c)^2,
+.. math:: v_u(c) = n_u(c) - \mu(c)\, m_u, \qquad
+   \mathbb{E} \lVert v_u \rVert^2 = m_u^2 (t^2 q + \delta^2) + m_u (1 - q), \qquad
+   q = \textstyle\sum_c \mu(c)^2,
 
-for a unit with :math:`m_u` rows, where t is by which part of it a unit's own share of a cell typically differs from that of all, and :math:`\delta` how far :math:`\mu` may
-be off. Rows drawn like all others have length :math:`\sqrt{m}`, and with tastes of t = 0.4 it is a fraction of m still. The clip is the length of a large unit's vector, with some
-room. Counts are had back by adding :math:`\mu` times the rows, which is right however far :math:`\mu` is off (:func:`counts_of`).
+for a unit with :math:`m_u` rows, where t is by which part of it a unit's own share of a cell typically differs from
+that of all, and :math:`\delta` how far :math:`\mu` may be off. Rows drawn like all others have length :math:`\sqrt{m}`,
+and with tastes of t = 0.4 it is a fraction of m still. The clip is the length of a large unit's vector, with some room.
+Counts are had back by adding :math:`\mu` times the rows, which is right however far :math:`\mu` is off
+(:func:`counts_of`).
 """
 
 from __future__ import annotations
@@ -38,7 +44,9 @@ DIFFERENT = 0.25
 """By which part of their counts units that are scaled down may differ from all others: who has more rows has others."""
 
 FAINT = 0.0125
-"""Noise of all cells together below about a hundredth of the rows, this part over the mean absolute value of a standard normal variable, is not worth having at the price of clipping."""
+"""Noise of all cells together below about a hundredth of the rows, this part over the mean
+absolute value of a standard normal variable, is not worth having at the price of clipping.
+"""
 
 MOST_CELLS = 2_000
 """Cells of owned rows that are counted around a centre at most: every unit has a number for each of them."""
@@ -46,7 +54,8 @@ MOST_CELLS = 2_000
 
 @dataclass(frozen=True)
 class Centre:
-    """What is known of all rows over their columns ``over``, for counts with these and the columns ``beside`` of their owners.
+    """What is known of all rows over their columns ``over``, for counts with these and
+    the columns ``beside`` of their owners.
 
     ``alike`` is about the sum of the squares of their shares, and ``doubt`` the squared error of all shares together.
     """
@@ -70,8 +79,8 @@ class Centres(Protocol):
 class Centred:
     """Counts over the rows of a window, about ``rows`` of them, centred where that takes less noise.
 
-    ``kept`` is the length of the code of all rows, which shows how far units were scaled down, in units of all others together. Clips are ``balanced`` unless
-    it is to be found out how long vectors are.
+    ``kept`` is the length of the code of all rows, which shows how far units were scaled down, in units
+    of all others together. Clips are ``balanced`` unless it is to be found out how long vectors are.
     """
 
     window: Window
@@ -124,7 +133,9 @@ class Centred:
         return math.prod(self.window.shape[c] for c in columns)
 
     def _bag(self, centre: Centre, clip: float, *, rho: float) -> UnitSum:
-        """The unit sum of all cells, its clip at a balance of noise and what scaling makes wrong. Where noise is hardly felt it is widened: with ample budgets nobody is scaled down."""
+        """The unit sum of all cells, its clip at a balance of noise and what scaling makes wrong.
+        Where noise is hardly felt it is widened: with ample budgets nobody is scaled down.
+        """
         values = product(*(range(self.window.shape[c]) for c in centre.over))
         codes = ((), *(tuple(zip(centre.over, at, strict=True)) for at in values))
         share = np.clip(centre.share().ravel(), 0.0, 1.0)
@@ -153,7 +164,9 @@ def _length(rows: float, alike: float, doubt: float) -> float:
 
 
 def is_owned(noisy: Noisy, left: Mapping[str, object]) -> TypeGuard[NoisyUnitSum]:
-    """Whether counts are of a unit sum that looks at rows which hold a key, with columns of ``left``, and not at where it leads."""
+    """Whether counts are of a unit sum that looks at rows which hold a key, with
+    columns of ``left``, and not at where it leads.
+    """
     if isinstance(noisy, NoisyMarginal):
         return False
     looked = {c for code in noisy.unit_sum.codes for c, _ in code}
@@ -161,7 +174,9 @@ def is_owned(noisy: Noisy, left: Mapping[str, object]) -> TypeGuard[NoisyUnitSum
 
 
 def counts_of(noisy: NoisyUnitSum, shape: Mapping[str, int], *, rows: FloatArray) -> NoisyMarginal:
-    """Counts over a centred unit sum's columns and those of its codes, given about how many rows there are in each cell of its columns."""
+    """Counts over a centred unit sum's columns and those of its codes, given about how
+    many rows there are in each cell of its columns.
+    """
     shown, _ = uncentred(noisy, np.maximum(rows, 0.0))
     over = tuple(c for c, _ in noisy.unit_sum.codes[-1])
     counts = shown.counts[..., 1:].reshape((*rows.shape, *(shape[c] for c in over)))

@@ -1,8 +1,10 @@
 r"""Links within units, counted with room for the few that a unit mostly has and not for all that it might have.
 
-A household may have six persons with a father each, and noise in plain counts hides six. Most have one or two. So every clique is counted as a unit sum
-(:class:`dpweave.privacy.window.UnitSum`) of whole cells: one unit's counts n are scaled down to :math:`n \min(1, C / \lVert n \rVert_2)`, and noise hides C. Numbers of links of units that
-have any are taken to be geometric with mean g, all of them in one cell, which is the worst case. Then a clip takes from the links' weight about the part
+A household may have six persons with a father each, and noise in plain counts hides six. Most have one or two. So every
+clique is counted as a unit sum (:class:`dpweave.privacy.window.UnitSum`) of whole cells: one unit's counts n are scaled
+down to :math:`n \min(1, C / \lVert n \rVert_2)`, and noise hides C. Numbers of links of units that have any are taken
+to be geometric with mean g, all of them in one cell, which is the worst case. Then a clip takes from the links' weight
+about the part
 
 .. math:: \mathrm{lost}(C) = \frac{\sum_{m > C} (m - C) p_m}{\sum_m m p_m} = (1 - 1/g)^C,
 
@@ -69,7 +71,9 @@ def is_clipped(noisy: Noisy) -> TypeGuard[NoisyUnitSum]:
 
 
 def counts_of(noisy: NoisyUnitSum, *, links: float) -> NoisyMarginal:
-    """Clipped counts as a marginal of about so many ``links``, as far as noise lets it be seen how many are left of them."""
+    """Clipped counts as a marginal of about so many ``links``, as far as noise lets it
+    be seen how many are left of them.
+    """
     counts = noisy.counts[..., 0]
     left = left_of(noisy, np.full(counts.shape, links / counts.size))
     return NoisyMarginal(noisy.unit_sum.columns, np.rint(counts / left).astype(np.int64), noisy.sigma / left)

@@ -16,9 +16,9 @@ expected L1 error of workload W is about
 .. math:: \sqrt{2/\pi}\,\Bigl(\sum_{T \subseteq W} v_T \prod_{c \in T} l_c^2\Bigr)^{1/2},
           \qquad l_c = \sum_s \sqrt{p_c(s)(1 - p_c(s))}.
 
-**Design.** Since :math:`\sigma_S^2 = \Delta_S^2 / (2 \rho_S)`, the mean of these errors is a smooth function of the
-shares of the budget. Multiplicative updates on the simplex minimise it. Everything here is public: sensitivities, domain
-sizes, margins of the synthetic tables, the approximate number of links.
+**Design.** Since :math:`\sigma_S^2 = \Delta_S^2 / (2 \rho_S)`, the mean of these errors is a smooth
+function of the shares of the budget. Multiplicative updates on the simplex minimise it. Everything here
+is public: sensitivities, domain sizes, margins of the synthetic tables, the approximate number of links.
 """
 
 from __future__ import annotations
@@ -59,9 +59,13 @@ MOST_CLIQUES = 500
 """Cliques that are measured at most: the largest shares."""
 
 SILENT = 1e-3
-"""Precision of the counts, in units of the prior's, below which a component is left at nothing: it would stay there anyway."""
+"""Precision of the counts, in units of the prior's, below which a component is left at
+nothing: it would stay there anyway.
+"""
 _SMALLEST_SHARE = 0.2
-"""Part of an even share below which a clique is left out. Small cliques need small shares and may be all there is of a column."""
+"""Part of an even share below which a clique is left out. Small cliques need small
+shares and may be all there is of a column.
+"""
 _STEPS = 400
 _HALF_NORMAL = math.sqrt(2 / math.pi)
 _WORST = 2.0
@@ -88,8 +92,8 @@ def parts(workload: Workload) -> list[Workload]:
 def default_variance(component: Workload, links: float, *, selective: float = 1.0) -> float:
     """Prior variance of a component's coefficients: a lean that halves with every column, and sampling itself.
 
-    ``selective`` is how many right rows there are for each link, where most have none: then the columns of the right side tell much
-    of who has one.
+    ``selective`` is how many right rows there are for each link, where most have none:
+    then the columns of the right side tell much of who has one.
     """
     lean = FIRST_ORDER * DECAY ** (component.k - 1)
     return lean * (1.0 if component.left else max(selective, 1.0) ** 2) + 1.0 / max(links, 1.0)
@@ -98,8 +102,9 @@ def default_variance(component: Workload, links: float, *, selective: float = 1.
 class Design:
     """The cliques that may be measured for the ``k``-way cross-table workloads, and what each of them tells.
 
-    ``known`` says which components need no measuring, because the tables tell them. ``favoured`` are workloads of any size
-    with weights: one of weight 1 gets as much of the budget as all the others together, whatever the prior expects of it.
+    ``known`` says which components need no measuring, because the tables tell them.
+    ``favoured`` are workloads of any size with weights: one of weight 1 gets as much of
+    the budget as all the others together, whatever the prior expects of it.
     """
 
     def __init__(
@@ -140,7 +145,8 @@ class Design:
         self.reach = np.array([math.prod(margins[c].reach for c in t.columns) for t in self.components])
 
     def counting(self, unit_sums: PublicRowSums) -> tuple[Design, list[UnitSum]]:
-        """Return the same design with unit sums over left columns in place of cliques, and these unit sums (:mod:`dpweave.measure.public_row_sums`).
+        """Return the same design with unit sums over left columns in place of cliques,
+        and these unit sums (:mod:`dpweave.measure.public_row_sums`).
 
         It tells nothing where some column set that was asked for has too many values for a unit sum.
         """
@@ -241,7 +247,9 @@ def inner_sets(sets: Iterable[Columns]) -> Iterator[Columns]:
 
 
 def _posterior(variance: FloatArray, precision: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Expected variance of a coefficient after counts of this precision, over typical and strong ones; and minus its slope."""
+    """Expected variance of a coefficient after counts of this precision, over typical
+    and strong ones; and minus its slope.
+    """
     usual, strong = (1 / (1 / (variance * much) + precision) for much in (1.0, STRONGER))
     return (1 - STRONG) * usual + STRONG * strong, (1 - STRONG) * usual**2 + STRONG * strong**2
 
@@ -290,10 +298,12 @@ def predict_error(
     links: float,
     units: Units | None = None,
 ) -> Prediction:
-    """Foretell how well links can be learned, from public facts: domain sizes, sensitivity, approximate number of links.
+    """Foretell how well links can be learned, from public facts: domain sizes,
+    sensitivity, approximate number of links.
 
-    It assumes links that lean as the prior says and evenly spread values. The learner uses the margins of the synthetic
-    tables instead, and shrinks by what it finds. With ``units`` links are counted in unit sums, which takes the place of ``l2``.
+    It assumes links that lean as the prior says and evenly spread values. The learner
+    uses the margins of the synthetic tables instead, and shrinks by what it finds. With
+    ``units`` links are counted in unit sums, which takes the place of ``l2``.
 
     >>> weak, strong = (
     ...     predict_error({"age": 7}, {"genre": 9}, k=2, rho=rho, l2=10.0, links=1e5) for rho in (0.001, 1.0)
@@ -338,9 +348,9 @@ def recommend_degree(
 ) -> int:
     r"""Bound on links per protected row that should give the smallest error, from approximate sizes alone.
 
-    Degrees are taken as geometric with mean ``links/rows``. Under the bound d a row keeps min(D, d) links, and noise has to hide
-    ``l2`` of d: fewer links keep noise away, more links keep the sampling error small, whose variance of
-    1/m per coefficient is added to that of the noise.
+    Degrees are taken as geometric with mean ``links/rows``. Under the bound d a row keeps min(D,
+    d) links, and noise has to hide ``l2`` of d: fewer links keep noise away, more links keep the
+    sampling error small, whose variance of 1/m per coefficient is added to that of the noise.
     """
     mean = max(links / max(rows, 1.0), 1e-9)
     stay = mean / (1 + mean)

@@ -1,29 +1,33 @@
-r"""Links to public rows, counted as unit sums: noise for what a unit's rows are together, not for each set of columns anew.
+r"""Links to public rows, counted as unit sums: noise for what a unit's rows are
+together, not for each set of columns anew.
 
-A row that leads to a film with four genres tells of each of its genres, of each pair of them and of nothing else. To count
-links by every genre, table after table, costs the bound on rows of one unit each time, mostly for films that are *not* of the genre.
-A unit sum (:class:`dpweave.privacy.window.UnitSum`) counts only what differs from the commonest value: one code for every value of every
-column of the public row but its commonest, and for sets of such values. The rest follows by subtraction, so nothing is lost. All codes
-are counted at once, and since a unit's rows spread over them, its vector is short.
+A row that leads to a film with four genres tells of each of its genres, of each pair of them and of nothing else. To
+count links by every genre, table after table, costs the bound on rows of one unit each time, mostly for films that are
+*not* of the genre. A unit sum (:class:`dpweave.privacy.window.UnitSum`) counts only what differs from the commonest
+value: one code for every value of every column of the public row but its commonest, and for sets of such values. The
+rest follows by subtraction, so nothing is lost. All codes are counted at once, and since a unit's rows spread over
+them, its vector is short.
 
-**Scales.** Let :math:`\pi_j` be the share of links with code j. Noise of scale :math:`\sigma s_j` makes a unit with d rows spread like
-all the others a vector of squared length
+**Scales.** Let :math:`\pi_j` be the share of links with code j. Noise of scale :math:`\sigma
+s_j` makes a unit with d rows spread like all the others a vector of squared length
 
 .. math:: \sum_j \bigl( d^2 \pi_j^2 B + d \pi_j (1 - \pi_j B) \bigr) / s_j^2,
 
-where B is the chance that two rows of a unit fall into the same cell of the unit sum's columns. Call the summands :math:`q_j / s_j^2`: for
-a clip of this length, :math:`\sum_j w_j \sigma s_j` is least with :math:`s_j \propto (q_j / w_j)^{1/3}`, so rare codes get less noise. The ``clip`` is the
-length with some room, so that units are seldom scaled down; those that are lose weight and no more.
+where B is the chance that two rows of a unit fall into the same cell of the unit sum's columns. Call the summands
+:math:`q_j / s_j^2`: for a clip of this length, :math:`\sum_j w_j \sigma s_j` is least with :math:`s_j \propto (q_j /
+w_j)^{1/3}`, so rare codes get less noise. The ``clip`` is the length with some room, so that units are seldom scaled
+down; those that are lose weight and no more.
 
-**Centres.** Most of such a vector says what all links say. Where it is known how links spread over the left side, only what a unit's rows have beyond
-:math:`\pi` is counted: a unit sum around its centres. Its vector has what chance and taste leave, and the code of all rows, on a large scale, shows only how much of them
-the clip leaves:
+**Centres.** Most of such a vector says what all links say. Where it is known how links spread over the left side,
+only what a unit's rows have beyond :math:`\pi` is counted: a unit sum around its centres. Its vector has what
+chance and taste leave, and the code of all rows, on a large scale, shows only how much of them the clip leaves:
 
 .. math:: \sum_j \bigl( d^2 \pi_j^2 t^2 B + d \pi_j (1 - \pi_j) \bigr) / s_j^2,
 
-t being by which part of it units' own shares of a code typically differ from that of all. At first :math:`\pi` is what public rows suggest. A small part of the
-budget then counts all links, without left columns, and the others are centred around that (:meth:`PublicRowSums.around`). Counts themselves are had back
-by adding :math:`\pi_j` times the rows of each cell (:func:`uncentred`).
+t being by which part of it units' own shares of a code typically differ from that of all. At first :math:`\pi` is what
+public rows suggest. A small part of the budget then counts all links, without left columns, and the others are centred
+around that (:meth:`PublicRowSums.around`). Counts themselves are had back by adding :math:`\pi_j` times the rows of
+each cell (:func:`uncentred`).
 """
 
 from __future__ import annotations
@@ -50,7 +54,9 @@ MOST_CODES = 2_000
 """Codes of a unit sum at most; sets of columns with more are left out."""
 
 WORTH = (3.0, 1.0, 0.3)
-"""What precision is worth for the code of every row, whose noise enters all others, for single values and for sets of them."""
+"""What precision is worth for the code of every row, whose noise enters all others, for
+single values and for sets of them.
+"""
 
 MOST_CORRELATED = 1_000
 """Cells of a table at most whose correlations are looked at."""
@@ -59,8 +65,9 @@ RAREST = 1e-6
 """Share of links that a code is taken to have at least."""
 
 FLOOR = 1e-3
-"""In declared workloads noise of a code counts relative to the share of links that have it: people look at rare values too, and there by
-shares of what is rare. From this share downwards codes are worth the same."""
+"""In declared workloads noise of a code counts relative to the share of links that have it: people look at
+rare values too, and there by shares of what is rare. From this share downwards codes are worth the same.
+"""
 
 FIRST = 0.1
 """Part of the budget that counts all links, before other unit sums are centred around that."""
@@ -71,11 +78,15 @@ TASTE = 0.6
 """Relative standard deviation of a unit's own share of a code around the share of all links."""
 
 KEPT = 0.3
-"""Length of the code of all rows in a centred unit sum, in units of all others together: enough to be seen, and next to nothing of the clip."""
+"""Length of the code of all rows in a centred unit sum, in units of all others
+together: enough to be seen, and next to nothing of the clip.
+"""
 
 ANY, SPREAD, ROWS_DOUBT, MOST_SCALED = 0.3, 0.1, 0.03, 0.05
-"""Before it is seen, the part of rows that scaling leaves is taken to be 1 give or take the first, and in one cell that of all give or take the second; rows per cell are
-known up to the third, relatively. No more is made good than a part of the last."""
+"""Before it is seen, the part of rows that scaling leaves is taken to be 1 give or take
+the first, and in one cell that of all give or take the second; rows per cell are known
+up to the third, relatively. No more is made good than a part of the last.
+"""
 
 UNFELT = 0.5
 """Noise below this part of what chance does to counts is not worth having at the price of clipping."""
@@ -87,7 +98,9 @@ ROOM = 1.15
 """How much longer than expected a unit's vector may be before it is scaled down: units differ in taste."""
 
 DIFFERENT = 0.15
-"""By which part of their counts units that are scaled down may differ from all others, beyond what the code of all rows makes good."""
+"""By which part of their counts units that are scaled down may differ from all others,
+beyond what the code of all rows makes good.
+"""
 
 LONGEST = 3.0
 """Clips at most, in units of the length of a large unit's vector."""
@@ -98,16 +111,22 @@ CHANCE = 3.0
 
 @dataclass(frozen=True)
 class PublicRowSums:
-    """The codes of one relation's public rows, by the columns they look at, with the share of links that have each: 0 where no row has it."""
+    """The codes of one relation's public rows, by the columns they look at, with the
+    share of links that have each: 0 where no row has it.
+    """
 
     share: Mapping[Columns, Mapping[Code, float]]
     units: Units
     left: Mapping[str, Margin]
     right: Mapping[str, Margin]
     taste: float | None = None
-    """By which part of them units' own shares typically differ from these, where unit sums are centred around them; None where they are not."""
+    """By which part of them units' own shares typically differ from these, where unit
+    sums are centred around them; None where they are not.
+    """
     doubt: Mapping[Code, float] = field(default_factory=dict)
-    """Standard errors of the shares. Noise is made for shares as large as they may well be: for too small a one, units with a code that is common would be cut off."""
+    """Standard errors of the shares. Noise is made for shares as large as they may well
+    be: for too small a one, units with a code that is common would be cut off.
+    """
 
     @classmethod
     def of(
@@ -152,7 +171,9 @@ class PublicRowSums:
     def even(
         cls, left: Mapping[str, Margin], right: Mapping[str, Margin], *, units: Units, sets: Sequence[Columns]
     ) -> PublicRowSums:
-        """The same, centred, for public rows that nothing is known of: every combination of values is as frequent as its margins say."""
+        """The same, centred, for public rows that nothing is known of: every
+        combination of values is as frequent as its margins say.
+        """
         share: dict[Columns, dict[Code, float]] = {(): {(): 1.0}}
         room = MOST_CODES
         for columns in sorted(dict.fromkeys(sets), key=len):
@@ -168,7 +189,9 @@ class PublicRowSums:
         return cls(share, units, left, right, TASTE)
 
     def around(self, every: NoisyUnitSum, *, links: float) -> PublicRowSums:
-        """The same with the shares that a noisy unit sum of all ``links`` shows. Before it, a share may be off by all of it."""
+        """The same with the shares that a noisy unit sum of all ``links`` shows. Before
+        it, a share may be off by all of it.
+        """
         shown, _ = uncentred(every, np.array(links))
         found = {
             code: (y / links, (s / links) ** 2)
@@ -187,9 +210,11 @@ class PublicRowSums:
         return replace(self, share=shares, taste=TASTE, doubt=doubt)
 
     def unit_sum(self, columns: Columns, sets: Sequence[Columns], *, declared: bool = False) -> UnitSum:
-        """The unit sum over ``columns`` with the codes of some column ``sets``; where these were declared, rare codes are worth more.
+        """The unit sum over ``columns`` with the codes of some column ``sets``; where
+        these were declared, rare codes are worth more.
 
-        A centred unit sum has the code of all rows for one thing: to see by how much units were scaled down (:func:`uncentred`).
+        A centred unit sum has the code of all rows for one thing: to see by how much
+        units were scaled down (:func:`uncentred`).
         """
         shares = {code: p for s in sets for code, p in self.share.get(s, {}).items() if code or self.taste is None}
         alike = math.prod(float((self.left[c].p ** 2).sum()) for c in columns if c not in self.units.shared)
@@ -218,10 +243,12 @@ class PublicRowSums:
         return (rows * share * common) ** 2 * alike + rows * share * (1 - share * chance)
 
     def balanced(self, unit_sum: UnitSum, *, rho: float, links: float) -> UnitSum:
-        r"""A centred unit sum with the clip at which noise and what scaling takes from counts of ``links`` are least together.
+        r"""A centred unit sum with the clip at which noise and what scaling takes from
+        counts of ``links`` are least together.
 
-        Units whose rows are all alike are longest. They are scaled down most, and what they have comes out too rare, which the code of all rows does not show. With lengths
-        that are log-normal around that expected, a clip c takes the part :func:`_lost` of the rows' weight, so that what is least is
+        Units whose rows are all alike are longest. They are scaled down most, and what they have comes
+        out too rare, which the code of all rows does not show. With lengths that are log-normal around
+        that expected, a clip c takes the part :func:`_lost` of the rows' weight, so that what is least is
 
         .. math:: \sum_j w_j \Bigl( \frac{c\, s_j}{\sqrt{\pi \rho}} + m\, \pi_j\, \mathrm{lost}(c) \Bigr).
         """
@@ -264,7 +291,8 @@ class PublicRowSums:
         return replace(unit_sum, clip=min(max(clip, wide), longest))
 
     def told(self, unit_sum: UnitSum) -> dict[Columns, float]:
-        """Precision that a unit sum's counts give the contrasts of each set of right columns, for one link and noise of scale 1.
+        """Precision that a unit sum's counts give the contrasts of each set of right
+        columns, for one link and noise of scale 1.
 
         As :func:`dpweave.measure.design.told`, but for what the unit sum's own columns contribute.
         """
@@ -280,10 +308,11 @@ class PublicRowSums:
 class Counted:
     """Noisy counts over a workload's cells, as a fit sees them.
 
-    ``precision`` is that of each cell, 0 where a cell was not counted but follows from others. ``weight`` is the precision
-    that cells of a table with even noise would have to tell as much about columns beyond fewer columns. ``blur`` is the variance of noise over the right
-    columns once fewer columns are taken out; None where noise is even, and sums over right columns tell something too. ``independent``
-    is the share of right cells that tell something of their own.
+    ``precision`` is that of each cell, 0 where a cell was not counted but follows from others. ``weight`` is the
+    precision that cells of a table with even noise would have to tell as much about columns beyond fewer columns.
+    ``blur`` is the variance of noise over the right columns once fewer columns are taken out; None where noise is even,
+    and sums over right columns tell something too. ``independent`` is the share of right cells that tell something of
+    their own.
     """
 
     y: FloatArray
@@ -329,11 +358,13 @@ def left_of(noisy: NoisyUnitSum, rows: FloatArray) -> float:
 
 
 def uncentred(noisy: NoisyUnitSum, rows: FloatArray) -> tuple[NoisyUnitSum, FloatArray]:
-    r"""Counts of a centred unit sum as those of one without centres, given how many ``rows`` there are per cell of its columns.
+    r"""Counts of a centred unit sum as those of one without centres, given how many
+    ``rows`` there are per cell of its columns.
 
-    Units that are longer than the clip are scaled down, which pulls counts towards the centres: a group of units with a strong lean of its own loses part of
-    it. But they lose rows alike. So the code of all rows shows which part f of them is left in each cell, and counts are divided by that. With noise, it is
-    shrunk towards the part that is left of all rows. Also returns f in each cell relative to that: noise is that of all cells, and less or more by it.
+    Units that are longer than the clip are scaled down, which pulls counts towards the centres: a group of units with a
+    strong lean of its own loses part of it. But they lose rows alike. So the code of all rows shows which part f of
+    them is left in each cell, and counts are divided by that. With noise, it is shrunk towards the part that is left of
+    all rows. Also returns f in each cell relative to that: noise is that of all cells, and less or more by it.
     """
     unit_sum, at = noisy.unit_sum, noisy.unit_sum.codes.index(())
     some = np.maximum(rows, 1e-3)
@@ -356,11 +387,12 @@ def _blur(
     alike: Mapping[Columns, Sequence[int]],
     unit_sum: UnitSum,
 ) -> tuple[FloatArray, float]:
-    r"""Variance of each cell of a whole table, centred by :math:`I - p 1^T` along every axis, and the share of cells that tell something of their own.
+    r"""Variance of each cell of a whole table, centred by :math:`I - p 1^T` along every
+    axis, and the share of cells that tell something of their own.
 
-    Such a cell is linear in what was counted. Put the code that leaves column c out in the place of its commonest value; then along c a value v is
-    :math:`y_v - p_v y_\cdot`, and the commonest value minus the sum of the others. Cells share noise; with correlations R of n cells they are worth
-    :math:`n^2 / \lVert R \rVert_F^2` independent ones.
+    Such a cell is linear in what was counted. Put the code that leaves column c out in the place of its commonest
+    value; then along c a value v is :math:`y_v - p_v y_\cdot`, and the commonest value minus the sum of the others.
+    Cells share noise; with correlations R of n cells they are worth :math:`n^2 / \lVert R \rVert_F^2` independent ones.
     """
     common = _common(unit_sum, {c: len(p[c]) for c in columns})
     variance = np.zeros(tuple(len(p[c]) for c in columns))
@@ -386,7 +418,9 @@ def _blur(
 
 
 def whole_tables(noisy: NoisyUnitSum, shape: Mapping[str, int]) -> dict[Columns, FloatArray]:
-    """Counts over a unit sum's columns and each set of columns that its codes look at: those of commonest values by subtraction."""
+    """Counts over a unit sum's columns and each set of columns that its codes look at:
+    those of commonest values by subtraction.
+    """
     height = noisy.counts.shape[:-1]
     alike = _by_columns(noisy.unit_sum)
     common = _common(noisy.unit_sum, shape)
@@ -406,7 +440,8 @@ def whole_tables(noisy: NoisyUnitSum, shape: Mapping[str, int]) -> dict[Columns,
 def marginals(
     noisy: NoisyUnitSum, shape: Mapping[str, int], rows: FloatArray
 ) -> list[tuple[NoisyMarginal, FloatArray | None]]:
-    """A unit sum's counts with one column of the public rows at a time, for people, and the covariance of noise between that column's values.
+    """A unit sum's counts with one column of the public rows at a time, for people, and
+    the covariance of noise between that column's values.
 
     The noise in the marginal itself is that of the noisiest cell. ``rows`` as in :func:`tables`.
     """
@@ -432,7 +467,8 @@ def marginals(
 
 
 def _lost(room: float) -> float:
-    r"""Part of the rows' weight that a clip of ``room`` times the expected length takes, :math:`E (1 - c/l)_+` for log-normal lengths l.
+    r"""Part of the rows' weight that a clip of ``room`` times the expected length
+    takes, :math:`E (1 - c/l)_+` for log-normal lengths l.
 
     >>> [round(_lost(room), 3) for room in (1.0, 1.15, 1.5, 2.0)]
     [0.068, 0.033, 0.006, 0.0]
@@ -445,15 +481,18 @@ def _lost(room: float) -> float:
 def clip_at(units: Units, length: Callable[[float], float], *, noise: float, wrong: float) -> float:
     r"""Clip in units of a large unit's length at which noise and what scaling makes wrong are least together.
 
-    ``noise`` is that at a clip of 1, and ``wrong`` what counts would be off by if all rows were scaled down to nothing. Numbers of rows of units are
-    taken to be exponential, R mean numbers being a large one, and lengths to go with them. Then a clip f takes from the rows' weight the part
+    ``noise`` is that at a clip of 1, and ``wrong`` what counts would be off by if all rows were
+    scaled down to nothing. Numbers of rows of units are taken to be exponential, R mean numbers being
+    a large one, and lengths to go with them. Then a clip f takes from the rows' weight the part
 
     .. math:: \mathrm{lost}(f) = \int_{fR}^\infty \Bigl(1 - \frac{fR}{x}\Bigr) x e^{-x} \, dx = e^{-fR},
 
-    and where the bound on rows is what makes a unit large, so that none is larger, :math:`(e^{-fR} - e^{-R}) / (1 - e^{-R})`. Noise grows with f.
+    and where the bound on rows is what makes a unit large, so that none is larger,
+    :math:`(e^{-fR} - e^{-R}) / (1 - e^{-R})`. Noise grows with f.
 
-    This is about numbers of rows. Vectors of few rows also differ by what these are: those with rare codes are longer, and if they were scaled down more, rare codes would come out
-    rarer. So a unit of mean size has room for what chance does to its ``length``. Where the mean is not known, units are all taken to be large.
+    This is about numbers of rows. Vectors of few rows also differ by what these are: those with rare codes
+    are longer, and if they were scaled down more, rare codes would come out rarer. So a unit of mean size has
+    room for what chance does to its ``length``. Where the mean is not known, units are all taken to be large.
 
     >>> units = Units(1000, frozenset(), mean=100.0)
     >>> [round(clip_at(units, lambda rows: rows, noise=1.0, wrong=x), 2) for x in (1.0, 2.0, 10.0, 100.0)]

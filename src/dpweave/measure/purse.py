@@ -28,7 +28,8 @@ class Purse:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.rho) and self.rho > 0):
             raise BudgetError(
-                f"a table model needs a positive share of the budget, got rho {self.rho}; raise epsilon, or its share in the plan"
+                f"a table model needs a positive share of the budget, got rho {self.rho}; raise epsilon, or its share"
+                " in the plan"
             )
         self.left = self.rho
         self._grain = math.ldexp(1.0, math.frexp(self.rho)[1] - 31)

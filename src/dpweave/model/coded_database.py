@@ -1,6 +1,7 @@
 """Arrow tables as codes and links: the small, engine-free twin of what the wall counts.
 
-Values are coded by :mod:`dpweave.schema.encoding`, and every foreign key becomes the position of the row it leads to, or -1.
+Values are coded by :mod:`dpweave.schema.encoding`, and every foreign key becomes the
+position of the row it leads to, or -1.
 """
 
 from __future__ import annotations
@@ -115,7 +116,9 @@ def encode(plan: Plan, tables: Mapping[str, pa.Table]) -> CodedDatabase:
 
 
 def with_derived(plan: Plan, coded: CodedDatabase) -> CodedDatabase:
-    """Add the columns that a plan derives from links, by the links as they are: degrees, and which keys lead somewhere."""
+    """Add the columns that a plan derives from links, by the links as they are:
+    degrees, and which keys lead somewhere.
+    """
     codes, sizes = dict(coded.codes), dict(coded.sizes)
     for name in plan.promise.private:
         for column, codec in derived_codecs(plan, name).items():

@@ -94,8 +94,9 @@ class Model:
     ) -> SyntheticDatabase:
         """Draw a synthetic database, ``scale`` times the size of the real one. Free; the same seed gives the same.
 
-        A large one is woven part by part when it is written, so that memory does not grow with it; looking at one of its
-        tables puts all of it into memory. ``progress`` is told the relation that is wired and the share of them that was.
+        A large one is woven part by part when it is written, so that memory does not
+        grow with it; looking at one of its tables puts all of it into memory.
+        ``progress`` is told the relation that is wired and the share of them that was.
         """
         from dpweave.model.synthetic_database import SyntheticDatabase
 
@@ -131,7 +132,9 @@ class Model:
         return (weave(Part(index, count)) for index in range(count))
 
     def save(self, path: str | Path) -> None:
-        """Write the model as a zip of JSON, TOML and Arrow, whole or not at all: nothing is replaced by what cannot be read."""
+        """Write the model as a zip of JSON, TOML and Arrow, whole or not at all:
+        nothing is replaced by what cannot be read.
+        """
         target = Path(path)
         with staged(target) as draft:
             _write(draft, _entries(self))
@@ -141,8 +144,8 @@ class Model:
                 spoilt = target.with_name(f"{target.name}.unreadable")
                 draft.replace(spoilt)
                 raise ModelFileError(
-                    f"the model was written and cannot be read again; {target} is left as it was, and {spoilt} has all of "
-                    "the model: keep it, and report this"
+                    f"the model was written and cannot be read again; {target} is left as it was, and {spoilt} has all"
+                    " of the model: keep it, and report this"
                 ) from error
 
 
@@ -213,7 +216,8 @@ def load(path: str | Path) -> Model:
         manifest = json.loads(entries["manifest.json"])
         if manifest["format"] != FORMAT:
             raise ModelFileError(
-                f"the model {path} has format {manifest['format']!r}; this dpweave reads format {FORMAT}: sample from it with the version that wrote it"
+                f"the model {path} has format {manifest['format']!r}; this dpweave reads format {FORMAT}: sample from"
+                " it with the version that wrote it"
             )
         return _from_entries(manifest, entries)
     except ModelFileError:
@@ -225,7 +229,9 @@ def load(path: str | Path) -> Model:
 
 
 def _write(path: Path, entries: Mapping[str, bytes]) -> None:
-    """Write a zip that is the same for the same entries. One that shrinks more than a reader believes is stored as it is."""
+    """Write a zip that is the same for the same entries. One that shrinks more than a
+    reader believes is stored as it is.
+    """
     with path.open("xb") as file:
         with zipfile.ZipFile(file, "w") as archive:
             for name, content in entries.items():

@@ -54,7 +54,8 @@ class DeclaredPlan:
                 if key.role == "owning":
                     if table.name in owning:
                         raise PlanError(
-                            f"table {table.name!r} has two owning keys, {owning[table.name]!r} and {key.key.name!r}; make one of them shared or linking"
+                            f"table {table.name!r} has two owning keys, {owning[table.name]!r} and {key.key.name!r};"
+                            " make one of them shared or linking"
                         )
                     owning[table.name] = key.key.name
                 if key.max_degree is not None:

@@ -34,7 +34,9 @@ STAFF = re.compile(
     r"teachers?|instructors?|managers?|operators?|technicians?|couriers?|reps?|representatives?)$",
     re.IGNORECASE,
 )
-"""Names of those who serve others. Of two possible owners of a row the one who is served comes first: they have fewer rows each."""
+"""Names of those who serve others. Of two possible owners of a row the one who is
+served comes first: they have fewer rows each.
+"""
 
 
 def looks_opaque(column: Column) -> bool:
@@ -88,7 +90,8 @@ def propose_owning(database: Database, *, protect: tuple[str, ...], public: tupl
 
 
 def propose_protect(database: Database, *, protect: tuple[str, ...], public: tuple[str, ...]) -> tuple[str, ...]:
-    """Complete ``protect`` so that every table is protected, owned or public. Errs on the safe side: never adds to public.
+    """Complete ``protect`` so that every table is protected, owned or public. Errs on
+    the safe side: never adds to public.
 
     Where nothing is named, tables that sound like people come first. What is then still open is protected itself, the
     table that would own most before the others.

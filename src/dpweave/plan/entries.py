@@ -1,4 +1,6 @@
-"""What a plan is made of: columns, keys, tables, shares of the budget; and each as plain values, which TOML and JSON hold."""
+"""What a plan is made of: columns, keys, tables, shares of the budget; and each as
+plain values, which TOML and JSON hold.
+"""
 
 from __future__ import annotations
 
@@ -34,15 +36,16 @@ MOST_COLUMNS = 6
 
 
 LEAST_WEIGHT, MOST_WEIGHT = 1e-6, 1e6
-"""Weights are relative: beyond these, one task would get all of the budget, or none that a float can tell from nothing."""
+"""Weights are relative: beyond these, one task would get all of the budget, or none that a float can tell from nothing.
+"""
 
 
 def require_weight(what: str, weight: object) -> None:
     """Refuse what is no weight: a positive number that leaves something for everybody.
 
-    >>> require_weight("the weight of table 'users'", 1e308)
+    >>> require_weight("the weight of table 'users'", 1e308)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    dpweave.errors.PlanError: the weight of table 'users' must be a positive number from 1e-06 to 1e+06, not 1e+308; weights are relative, 1 is the usual one
+    dpweave.errors.PlanError: the weight of table 'users' must be a positive number from 1e-06 to 1e+06, not 1e+308; ...
     """
     number = isinstance(weight, (int, float)) and not isinstance(weight, bool)
     if not number or not LEAST_WEIGHT <= weight <= MOST_WEIGHT:  # type: ignore[operator]
@@ -103,7 +106,8 @@ class KeyPlan:
     method: str = "auto"
     weight: float = 1.0
     degree_cap: int | None = None
-    """For an owning key: the most rows one owner can have, if that is known; fewer buckets of degrees are counted then."""
+    """For an owning key: the most rows one owner can have, if that is known; fewer buckets of degrees are counted then.
+    """
     degree_edges: tuple[int, ...] | None = None
     """For an owning key: groups of degrees that the owner's table model tells apart; learned."""
     acyclic: bool = False
@@ -116,8 +120,8 @@ class KeyPlan:
 class External:
     """What the maker of a table declares it cost: zCDP ``rho``, or ``epsilon`` where no rho is known, and ``delta``.
 
-    It must hold for one row of every protected table with whatever of it is in the table that was made elsewhere. ``path``
-    names a Parquet or CSV file; without one, the rows are given to ``fit``.
+    It must hold for one row of every protected table with whatever of it is in the table that was
+    made elsewhere. ``path`` names a Parquet or CSV file; without one, the rows are given to ``fit``.
     """
 
     epsilon: float | None = None
@@ -437,7 +441,8 @@ def domain_from_value(where: str, column: Column, value: object) -> Declared | N
         case dict():
             return _domain_from_dict(where, column, value)
     raise PlanError(
-        f"domain must be 'learn', 'opaque', 'key', a list of values, or a table such as {{low = 0, high = 9, bins = 10}}, not {value!r}"
+        "domain must be 'learn', 'opaque', 'key', a list of values, or a table such as {low = 0, high = 9, bins ="
+        f" 10}}, not {value!r}"
     )
 
 

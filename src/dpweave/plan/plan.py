@@ -84,7 +84,9 @@ def draft_plan(
 
 
 def _draft_column(table: Table, column: Column, *, public: bool) -> ColumnPlan:
-    """Draft a column. A decimal without places is drafted as a float: as a decimal it would come out in whole numbers."""
+    """Draft a column. A decimal without places is drafted as a float: as a decimal it
+    would come out in whole numbers.
+    """
     domain = _domain(table, column)
     if column.type == Type("decimal") and isinstance(domain, Learn) and not public:
         column = replace(column, type=Type("float", bits=64))
@@ -103,7 +105,9 @@ __all__ = ["ColumnPlan", "External", "KeyPlan", "Plan", "Role", "Shares", "Table
 
 
 EXPLAINER = ("dpweave.explain.explain_plan", "explain")
-"""Who explains a plan: found by name, as table mechanisms are. Explaining needs budgets and links, and these need plans."""
+"""Who explains a plan: found by name, as table mechanisms are. Explaining needs budgets
+and links, and these need plans.
+"""
 
 
 @dataclass(frozen=True)
@@ -132,7 +136,8 @@ class Plan(DeclaredPlan):
         require_weight(f"the weight of table {table.name!r}", table.weight)
         if table.mechanism not in BUILT_IN and table.mechanism not in registered():
             raise PlanError(
-                f"table {table.name!r} asks for a mechanism {table.mechanism!r} that does not exist: {nearest(table.mechanism, registered())}"
+                f"table {table.name!r} asks for a mechanism {table.mechanism!r} that does not exist:"
+                f" {nearest(table.mechanism, registered())}"
             )
         if (table.mechanism == "external") != (table.external is not None):
             raise PlanError(
@@ -207,13 +212,16 @@ class Plan(DeclaredPlan):
             raise PlanError(f"{where} cannot hold: a copy has as many rows as were made elsewhere; drop it")
 
     def _check_within(self, table: TablePlan, key: KeyPlan, where: str) -> None:
-        """Refuse a key that stays within units where another one says who may meet; the promise refuses rows that are not of one unit."""
+        """Refuse a key that stays within units where another one says who may meet; the
+        promise refuses rows that are not of one unit.
+        """
         from dpweave.plan.relations import weaving_order
 
         order = weaving_order(self)
         if order.index(key.key.target) > order.index(table.name):
             raise PlanError(
-                f"{where} cannot stay within units: which unit rows of {key.key.target!r} belong to is drawn after those of {table.name!r}; drop within"
+                f"{where} cannot stay within units: which unit rows of {key.key.target!r} belong to is drawn after"
+                f" those of {table.name!r}; drop within"
             )
         if any({*key.key.columns} & {*k.key.columns} for k in table.keys if k is not key):
             raise PlanError(
@@ -226,8 +234,9 @@ class Plan(DeclaredPlan):
         promised = self.neighbours == "record" and self.on_excess == "refuse" and not table.table.is_nullable(key.key)
         if promised and rows is not None and targets is not None and bound is not None and rows > bound * targets:
             raise PlanError(
-                f"max_degree = {bound} of the foreign key {key.key.name!r} of {table.name!r} cannot hold: {rows:,} declared rows "
-                f"must each lead to one of {targets:,} rows of {key.key.target!r}; raise it to at least {-(-rows // max(targets, 1))}"
+                f"max_degree = {bound} of the foreign key {key.key.name!r} of {table.name!r} cannot hold: {rows:,}"
+                f" declared rows must each lead to one of {targets:,} rows of {key.key.target!r}; raise it to at least"
+                f" {-(-rows // max(targets, 1))}"
             )
 
     # -- making plans ----------------------------------------------------------------------------------------------
@@ -244,9 +253,9 @@ class Plan(DeclaredPlan):
     ) -> Plan:
         """Write a first plan from the catalogue of ``source``. Reads no row.
 
-        Owning keys are proposed along the shortest chains to a protected table, mandatory keys first. A mandatory key to
-        a second protected table is shared: its rows are hidden for both. Columns whose names or types look like
-        identifiers or free text are not modelled.
+        Owning keys are proposed along the shortest chains to a protected table, mandatory keys
+        first. A mandatory key to a second protected table is shared: its rows are hidden for
+        both. Columns whose names or types look like identifiers or free text are not modelled.
         """
         from dpweave.engines.opening import open_source
         from dpweave.schema.proposed_keys import propose_keys
@@ -265,21 +274,23 @@ class Plan(DeclaredPlan):
         for table in self.tables:
             if table.name not in database:
                 raise PlanError(
-                    f"the plan is for another schema: the source has no table {table.name!r}: {nearest(table.name, database.names)}"
+                    f"the plan is for another schema: the source has no table {table.name!r}:"
+                    f" {nearest(table.name, database.names)}"
                 )
             have = database[table.name]
             for column in table.columns:
                 if column.name not in have.column:
                     raise PlanError(
-                        f"the plan is for another schema: {table.name!r} has no column {column.name!r}: {nearest(column.name, have.column)}"
+                        f"the plan is for another schema: {table.name!r} has no column {column.name!r}:"
+                        f" {nearest(column.name, have.column)}"
                     )
                 real = have.column[column.name].type.kind
                 declared = column.column.type.kind
                 castable = real in ("text", "unknown") or {real, declared} <= NUMBERS  # if the source can
                 if real != declared and not castable:
                     raise PlanError(
-                        f"the plan is for another schema: {table.name}.{column.name} is {have.column[column.name].type} in the source "
-                        f"and {column.column.type} in the plan"
+                        f"the plan is for another schema: {table.name}.{column.name} is {have.column[column.name].type}"
+                        f" in the source and {column.column.type} in the plan"
                     )
 
     def explain(self, *, epsilon: float, delta: float) -> Explanation:

@@ -1,8 +1,9 @@
 """Relations of a plan in the order they are woven, each with the view its links are learned on (ALGORITHMS B5).
 
 A foreign key is learned between the row that holds it, with its own columns and those of parents attached before, and
-the row it leads to, with its columns and those of its own parents. Keys from one public table to another are known, so they
-count as attached from the start. A pure junction of two keys is one many-to-many relation between the rows its keys lead to.
+the row it leads to, with its columns and those of its own parents. Keys from one public table to another are known, so
+they count as attached from the start. A pure junction of two keys is one many-to-many relation between the rows its
+keys lead to.
 """
 
 from __future__ import annotations
@@ -129,7 +130,9 @@ def newcomer_view(relation: Relation) -> View:
 
 
 def has_popular_targets(plan: DeclaredPlan, relation: Relation) -> bool:
-    """Whether it may be counted how often each row is led to: public rows, several links to each, under entity neighbours."""
+    """Whether it may be counted how often each row is led to: public rows, several
+    links to each, under entity neighbours.
+    """
     key = plan.database[relation.table].key[relation.key]
     return key.target in plan.public and relation.kind != "one-to-one" and plan.promise.neighbours == "entity"
 
@@ -145,14 +148,17 @@ def model_columns(plan: DeclaredPlan, table: str) -> tuple[str, ...]:
 
 
 def is_centred(plan: DeclaredPlan, table: str) -> bool:
-    """Whether a table's rows may be counted around what all rows show (:mod:`dpweave.measure.centred_counts`): all of them have owners."""
+    """Whether a table's rows may be counted around what all rows show
+    (:mod:`dpweave.measure.centred_counts`): all of them have owners.
+    """
     database, chain = plan.database, plan.promise.chain(table)
     alone = bool(chain) and not plan.promise.may_blank(table)  # else rows of other units move
     return alone and not any(database[t].is_nullable(database[t].key[k]) for t, k in chain)
 
 
 def has_cheap_bound(plan: DeclaredPlan, table: str) -> bool:
-    """Whether noise hardly depends on the bound of an owned table: its rows are unit sums, wherever they are not on a server.
+    """Whether noise hardly depends on the bound of an owned table: its rows are unit
+    sums, wherever they are not on a server.
 
     That holds for its columns and for its links to owners and public rows.
     """
@@ -167,7 +173,9 @@ def is_dictated(plan: DeclaredPlan, table: str, key: str) -> bool:
 
 
 def measured_columns(plan: DeclaredPlan, table: str) -> tuple[str, ...]:
-    """Return the columns that the model of a private table has to learn: all, or those that rows made elsewhere lack."""
+    """Return the columns that the model of a private table has to learn: all, or those
+    that rows made elsewhere lack.
+    """
     external = plan.table[table].external is not None
     return tuple(derived_codecs(plan, table)) if external else model_columns(plan, table)
 
@@ -200,7 +208,9 @@ def relations(plan: DeclaredPlan) -> tuple[Relation, ...]:
 
 
 def seated_keys(plan: DeclaredPlan, table: str) -> tuple[str, ...]:
-    """Keys of a table by which its rows lead to rows of it within their unit: these are chosen for each other (:mod:`dpweave.weaving.unit_composition`)."""
+    """Keys of a table by which its rows lead to rows of it within their unit: these are
+    chosen for each other (:mod:`dpweave.weaving.unit_composition`).
+    """
     keys = [k for k in plan.table[table].keys if k.within and k.key.target == table]
     direct = len(plan.promise.chain(table)) == 1
     return tuple(k.key.name for k in keys if direct and plan.database[table].is_nullable(k.key))

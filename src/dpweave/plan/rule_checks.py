@@ -29,8 +29,8 @@ def require_possible(plan: DeclaredPlan) -> None:
             )
         if low[1] > high[1] or (rule.key is None and low[0] > high[0]):
             raise PlanError(
-                f"{rule} could not be kept within the declared domains; let {rule.upper!r} begin no lower and end no earlier "
-                f"than {rule.lower!r}"
+                f"{rule} could not be kept within the declared domains; let {rule.upper!r} begin no lower and end no"
+                f" earlier than {rule.lower!r}"
             )
 
 

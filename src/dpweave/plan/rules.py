@@ -113,8 +113,8 @@ def _settling_order(rules: Sequence[Constraint]) -> list[Determined]:
 def check_together(rules: Sequence[Constraint]) -> None:
     """Refuse rules that would undo each other.
 
-    A value that is determined cannot also be raised or swapped, nor can one that determines others, and only one rule may
-    determine it.
+    A value that is determined cannot also be raised or swapped, nor can one that
+    determines others, and only one rule may determine it.
     """
     if len(set(rules)) != len(rules):
         raise PlanError("a constraint is declared twice")

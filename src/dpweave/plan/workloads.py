@@ -1,8 +1,9 @@
 """Column sets that a plan declares to matter, wherever the tables they lie in can be joined.
 
-A column is named ``table.column``, or ``table.key.key.column`` with the foreign keys to walk where more than one way leads
-there. ``table.*`` stands for every column of a table in turn: as many workloads, which share the weight. The columns of one workload are seen together from the rows of one table, the *base*: the nearest one from which
-foreign keys lead to all of them.
+A column is named ``table.column``, or ``table.key.key.column`` with the foreign keys to walk where more than one way
+leads there. ``table.*`` stands for every column of a table in turn: as many workloads, which share the weight. The
+columns of one workload are seen together from the rows of one table, the *base*: the nearest one from which foreign
+keys lead to all of them.
 """
 
 from __future__ import annotations
@@ -142,7 +143,9 @@ def _base(plan: DeclaredPlan, workload: WorkloadPlan, columns: list[_Column]) ->
 
 
 def _ways(plan: DeclaredPlan, base: str, named: tuple[str, ...]) -> dict[str, list[Path]] | None:
-    """All shortest ways by foreign keys from ``base`` to each of the named tables, or None where one is out of reach."""
+    """All shortest ways by foreign keys from ``base`` to each of the named tables, or
+    None where one is out of reach.
+    """
     ways: dict[str, list[Path]] = {base: [()]}
     edge = [base]
     for _ in range(LONGEST_WAY):

@@ -2,7 +2,8 @@
 
 Lives here:
   - ``promise``, ``sensitivity``: who is protected, and how far one unit can move a count.
-  - ``bounding``, ``counts``, ``unit_sums``: exact numbers, which never leave. ``noise``, ``selection``: what makes them safe.
+  - ``bounding``, ``counts``, ``unit_sums``: exact numbers, which never leave.
+    ``noise``, ``selection``: what makes them safe.
   - ``accounting``, ``ledger``: what it costs. ``curator``: the door. ``window``: what a client may hold.
   - ``release``, ``certificate``: what crossed, and what was promised.
 

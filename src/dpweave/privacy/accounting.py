@@ -260,8 +260,9 @@ class Budget:
 def together(guarantees: Sequence[tuple[float, float]]) -> tuple[float, float]:
     r"""(ε, δ) for whoever has a row in each of several protected tables: they may be taken out one after the other.
 
-    Each step multiplies what is left by :math:`e^{\varepsilon_i}` and adds :math:`\delta_i`, so :math:`\varepsilon = \sum_i
-    \varepsilon_i` and :math:`\delta = \sum_i \delta_i e^{\varepsilon_1 + \dots + \varepsilon_{i-1}}`, the smallest ε first. Rounded up.
+    Each step multiplies what is left by :math:`e^{\varepsilon_i}` and adds :math:`\delta_i`,
+    so :math:`\varepsilon = \sum_i \varepsilon_i` and :math:`\delta = \sum_i \delta_i
+    e^{\varepsilon_1 + \dots + \varepsilon_{i-1}}`, the smallest ε first. Rounded up.
     """
     if not all(math.isfinite(e) for e, _ in guarantees):
         return math.inf, 1.0

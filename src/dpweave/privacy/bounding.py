@@ -1,10 +1,10 @@
 """Bounding of rows and links (PRIVACY §3): the only maker of bounded rows. Runs in the engine, as Ibis expressions.
 
-Columns are renamed by position (``c0``, ``c1``, ...), so that no name of the user's can collide with ours: ``rid`` numbers
-the rows of a table, ``to0``, ``to1``, ... hold the ``rid`` of the row that a foreign key leads to, or null.
+Columns are renamed by position (``c0``, ``c1``, ...), so that no name of the user's can collide with ours: ``rid``
+numbers the rows of a table, ``to0``, ``to1``, ... hold the ``rid`` of the row that a foreign key leads to, or null.
 
-An embedded engine numbers raw rows itself, so that only keys, hashes and numbers are sorted and stored. Any other engine
-numbers and stores whole bounded rows, in the order of their hashes, which is the same in every query.
+An embedded engine numbers raw rows itself, so that only keys, hashes and numbers are sorted and stored. Any other
+engine numbers and stores whole bounded rows, in the order of their hashes, which is the same in every query.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ class Bounding:
 
     Formal guarantees:
       - Step 1 looks at rows of one unit only: removing a unit removes its rows and changes no other row.
-      - Step 2 never removes a row: it nulls the links of all but the first ``max_degree`` rows that lead to a target, and before
-        that those of a key that stays ``within`` units which lead to another unit (Theorem 7).
-      - A row that names a second owner by a *shared* key and has no place there is blank, and so are the rows it owns: they
-        keep every place they have and count for nothing, and links to them lead nowhere (Theorem 8).
-      - The order of rows is a hash of the row's own key under a salt drawn fresh for each fit; it depends on no other row.
-        Rows that agree on all columns are told apart by ``rid``, alike for every key: the n-th of them is the n-th for all.
+      - Step 2 never removes a row: it nulls the links of all but the first ``max_degree`` rows that lead to a
+        target, and before that those of a key that stays ``within`` units which lead to another unit (Theorem 7).
+      - A row that names a second owner by a *shared* key and has no place there is blank, and so are the rows it
+        owns: they keep every place they have and count for nothing, and links to them lead nowhere (Theorem 8).
+      - The order of rows is a hash of the row's own key under a salt drawn fresh for
+        each fit; it depends on no other row. Rows that agree on all columns are told
+        apart by ``rid``, alike for every key: the n-th of them is the n-th for all.
       - Under ``record`` nothing is cut unless ``on_excess = "truncate"``; :meth:`check` refuses what breaks a bound.
     """
 
@@ -51,7 +52,8 @@ class Bounding:
         self._cuts = promise.neighbours == "entity" or promise.on_excess == "truncate"
 
     def check(self, *, require_targets: bool = False) -> None:
-        """Refuse data that break what the promise takes for granted. Reads rows, releases one bit to whoever runs the fit.
+        """Refuse data that break what the promise takes for granted. Reads rows,
+        releases one bit to whoever runs the fit.
 
         Declared keys must be unique (otherwise joins would multiply rows), primary keys not null (rows are ordered by
         them); under ``record`` bounds must hold.
@@ -63,16 +65,16 @@ class Bounding:
                 rows = self.raw(table.name)
                 if self._any(rows.filter(ibis.or_(*(rows[self._c(table, c)].isnull() for c in table.primary_key)))):
                     raise SourceError(
-                        f"rows of table {table.name!r} have no {', '.join(table.primary_key)}, which the schema declares "
-                        "its primary key; mend the data or the declared key, since the promise counts on it"
+                        f"rows of table {table.name!r} have no {', '.join(table.primary_key)}, which the schema"
+                        " declares its primary key; mend the data or the declared key, since the promise counts on it"
                     )
             for columns in self._keys_led_to(table):
                 if self.source.proves_unique(table.name, columns):
                     continue
                 if self._has_repeats(self.raw(table.name), [self._c(table, c) for c in columns]):
                     raise SourceError(
-                        f"rows of table {table.name!r} share the same {', '.join(columns)}, which the schema declares unique; "
-                        "mend the data or the declared key, since the promise counts on it"
+                        f"rows of table {table.name!r} share the same {', '.join(columns)}, which the schema declares"
+                        " unique; mend the data or the declared key, since the promise counts on it"
                     )
         for table in self.promise.database:
             for key in table.foreign_keys:
@@ -85,7 +87,8 @@ class Bounding:
                     self._check_bound(name, key)
 
     def _check_single(self, name: str, key: ForeignKey) -> None:
-        """Refuse rows that lead to two rows at once, which unique keys rule out unless an engine compares by more than their values.
+        """Refuse rows that lead to two rows at once, which unique keys rule out unless
+        an engine compares by more than their values.
 
         Texts may have collations by which different ones are equal, and values of two types are cast to be compared.
         """
@@ -102,8 +105,8 @@ class Bounding:
         once, found = (self.source.fetch(x.aggregate(n=x.count()))["n"][0].as_py() for x in (rows, led))
         if found > once:
             raise SourceError(
-                f"rows of {name!r} lead to several rows of {key.target!r} at once by {key.name!r}: the engine takes different keys "
-                "there for equal; give both columns the same type and no collation"
+                f"rows of {name!r} lead to several rows of {key.target!r} at once by {key.name!r}: the engine takes"
+                " different keys there for equal; give both columns the same type and no collation"
             )
 
     def _keys_led_to(self, table: Table) -> set[tuple[str, ...]]:
@@ -138,8 +141,9 @@ class Bounding:
         over = rows.filter(rows[link].notnull()).group_by(link).agg(n=ibis._.count()).filter(ibis._.n > bound)
         if self._any(over):
             raise SourceError(
-                f"some rows of {key.target!r} have more than max_degree = {bound} rows of {name!r} by {key.name!r}; under record "
-                'neighbours that bound is a promise about the data: raise it, or set on_excess = "truncate" in the plan'
+                f"some rows of {key.target!r} have more than max_degree = {bound} rows of {name!r} by {key.name!r};"
+                " under record neighbours that bound is a promise about the data: raise it, or set on_excess ="
+                ' "truncate" in the plan'
             )
 
     # -- step 1: rows ----------------------------------------------------------------------------------------------
@@ -157,8 +161,9 @@ class Bounding:
         return self.counted(name) if self.promise.may_blank(name) else self.kept(name)
 
     def kept(self, name: str) -> Any:
-        """Rows of a table after step 1: the columns of keys at least, ``rid``, for an owned table ``owner`` and, where some key stays within
-        units, ``unit``, the ``rid`` of the protected row that each belongs to. Both are null in rows without one.
+        """Rows of a table after step 1: the columns of keys at least, ``rid``, for an owned
+        table ``owner`` and, where some key stays within units, ``unit``, the ``rid`` of the
+        protected row that each belongs to. Both are null in rows without one.
         """
         if name not in self._kept:
             self._kept[name] = self.source.materialise(self._bounded_rows(self.promise.database[name]))
@@ -199,7 +204,9 @@ class Bounding:
     # -- step 2: links ---------------------------------------------------------------------------------------------
 
     def linked(self, name: str) -> Any:
-        """Rows of a table, blank ones too, with one column per foreign key: the ``rid`` it leads to after step 2, or null."""
+        """Rows of a table, blank ones too, with one column per foreign key: the ``rid``
+        it leads to after step 2, or null.
+        """
         import ibis
 
         if name not in self._linked:
@@ -229,7 +236,9 @@ class Bounding:
         return self._held[name]
 
     def _blanks(self, name: str) -> Any:
-        """The ``rid`` of every blank row: it names a row by a shared key and has no place there, or its owner is blank."""
+        """The ``rid`` of every blank row: it names a row by a shared key and has no
+        place there, or its owner is blank.
+        """
         import ibis
 
         if name not in self._blank:
@@ -282,8 +291,8 @@ class Bounding:
     def children(self, name: str, key: ForeignKey) -> Any:
         """Count, per ``rid`` of the target, the rows that lead to it: before its own cut, so degrees keep their tails.
 
-        For an owning key these are all raw rows of the owner, blank or not: they belong to its unit. For another key they are the
-        rows that are left after step 1 and count, of which one unit has a bounded number.
+        For an owning key these are all raw rows of the owner, blank or not: they belong to its unit. For another
+        key they are the rows that are left after step 1 and count, of which one unit has a bounded number.
         """
         import ibis
 
@@ -310,7 +319,9 @@ class Bounding:
         return f"c{[c.name for c in table.columns].index(column)}"
 
     def raw(self, name: str) -> Any:
-        """All rows of a table as the plan reads them, bounded by nothing; with ``rid`` where the engine numbers them."""
+        """All rows of a table as the plan reads them, bounded by nothing; with ``rid``
+        where the engine numbers them.
+        """
         table = self.promise.database[name]
         raw = self.source.numbered(name) if self._numbered else self.source.table(name)
         rid = {"rid": raw[ROW]} if self._numbered else {}
@@ -323,8 +334,9 @@ class Bounding:
     def order(self, name: str, rows: Any) -> list[Any]:
         """What rows of a table are ordered by, in both steps and wherever one comes before another.
 
-        Where ``rid`` is there it comes last, so that rows which agree on all else come in the same order for every key.
-        Before that, in an engine that has no numbers of its own, only step 1 looks, and it keeps as many of them either way.
+        Where ``rid`` is there it comes last, so that rows which agree on all else come
+        in the same order for every key. Before that, in an engine that has no numbers
+        of its own, only step 1 looks, and it keeps as many of them either way.
         """
         last = [rows.rid] if "rid" in rows.columns else []
         return [rows.place, *(rows[c] for c in self._order_columns(self.promise.database[name])), *last]

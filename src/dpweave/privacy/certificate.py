@@ -82,20 +82,21 @@ def statement(promise: Promise) -> str:
     who = " or ".join(f"one row of {t}" for t in promise.protected)
     if promise.neighbours == "record":
         text = (
-            f"Whoever sees the release can hardly tell what {who} says and what it is linked to; table sizes are not hidden by "
-            "the neighbour relation."
+            f"Whoever sees the release can hardly tell what {who} says and what it is linked to; table sizes are not"
+            " hidden by the neighbour relation."
         )
         if promise.on_excess == "truncate":
             text += " The guarantee is relative to the database after links beyond the bounds were dropped."
         return text
     kept = "".join(f" Links by {t}.{k} that leave their unit are not counted." for t, k in sorted(promise.within))
     kept += "".join(
-        f" Rows of {t} are counted only while the row of {promise.database[t].key[k].target} that shares them by {k} is there, and "
-        f"at most {promise.bounds[t, k]:,} for each: all that is counted of them is hidden with it."
+        f" Rows of {t} are counted only while the row of {promise.database[t].key[k].target} that shares them by {k} is"
+        f" there, and at most {promise.bounds[t, k]:,} for each: all that is counted of them is hidden with it."
         for t, k in sorted(promise.shared)
     )
     kept += "".join(
-        f" Rows of {t} that lead to {key.target} by {key.name} are not part of that row: which ones they are is hidden, what they say is not."
+        f" Rows of {t} that lead to {key.target} by {key.name} are not part of that row: which ones they are is hidden,"
+        " what they say is not."
         for t in promise.private
         for key in promise.database[t].foreign_keys
         if key.target in promise.protected and promise.is_linking(t, key)
@@ -109,8 +110,8 @@ def statement(promise: Promise) -> str:
 def caveats(columns: Sequence[Guarantee], external: Sequence[Mapping[str, Any]], *, neighbours: str) -> tuple[str, ...]:
     """Say what whoever reads the certificate should mind."""
     elsewhere = (
-        f"{e['table']} was made elsewhere; that its maker protected one row of {' or '.join(e['units'])}, with all its rows there and "
-        f"for {neighbours} neighbours, as declared was taken on trust and not checked"
+        f"{e['table']} was made elsewhere; that its maker protected one row of {' or '.join(e['units'])}, with all its"
+        f" rows there and for {neighbours} neighbours, as declared was taken on trust and not checked"
         for e in external
     )
     return (*elsewhere, *said_together(columns))
@@ -134,6 +135,8 @@ def said_together(columns: Sequence[Guarantee]) -> tuple[str, ...]:
     both = together([(g.epsilon, g.delta) for g in columns])
     epsilon, delta = (f"{float(up.create_decimal(x)):.4g}" for x in both)
     return (
-        f"a person who can have a row in each of {', '.join(g.table for g in columns)} is protected less: the guarantees add up, "
-        f"for that person to at most epsilon {epsilon} and delta {delta}",
+        (
+            f"a person who can have a row in each of {', '.join(g.table for g in columns)} is protected less: the"
+            f" guarantees add up, for that person to at most epsilon {epsilon} and delta {delta}"
+        ),
     )

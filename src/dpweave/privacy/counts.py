@@ -77,7 +77,9 @@ class Counts:
         return tuple(found[clique] for clique in cliques)
 
     def unit_sum(self, view: View, unit_sum: UnitSum) -> IntArray:
-        """Return clipped sums over the units' rows that lead somewhere by all that is asked for: columns, then codes."""
+        """Return clipped sums over the units' rows that lead somewhere by all that is
+        asked for: columns, then codes.
+        """
         unit = self._position(view.base, tuple(key for _, key in self._bounding.promise.chain(view.base)))
         there = self._present(view.base, *self._needs(view, unit_sum.reach))
         rows = np.flatnonzero(unit >= 0 if there is None else (unit >= 0) & there)
@@ -105,7 +107,9 @@ class Counts:
         return total
 
     def public_keys(self, key: ForeignKey) -> tuple[Scalar, ...]:
-        """Keys of the public rows that ``key`` leads to, by their ``rid``; none where these have gaps or keys repeat."""
+        """Keys of the public rows that ``key`` leads to, by their ``rid``; none where
+        these have gaps or keys repeat.
+        """
         rows = self._bounding.kept(key.target)
         value = rows[self._bounding.column_name(key.target, key.target_columns[0])]
         found = self._bounding.source.fetch(rows.select(rows.rid, value=value).order_by("rid"))
@@ -161,7 +165,9 @@ class Counts:
         return self._once(("seen", base, column, path), make)
 
     def _position(self, base: str, path: Path) -> Any:
-        """``rid`` at the end of ``path`` for every row of the base that counts, or -1; None where each row is its own."""
+        """``rid`` at the end of ``path`` for every row of the base that counts, or -1;
+        None where each row is its own.
+        """
 
         def make() -> Codes | None:
             if path:
@@ -289,7 +295,9 @@ class Counts:
 
 
 def _repeats(linked: Any, link: Any, order: list[Any]) -> Any:
-    """Whether a row's owner has an earlier row, in the order of both steps of bounding, whose ``link`` leads to the same target."""
+    """Whether a row's owner has an earlier row, in the order of both steps of bounding,
+    whose ``link`` leads to the same target.
+    """
     so_far = linked.rid.count().over(rows=(None, 0), group_by=[linked.owner, link], order_by=order)
     return linked.owner.notnull() & link.notnull() & (so_far > 1)
 

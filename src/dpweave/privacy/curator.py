@@ -88,7 +88,8 @@ class Curator:
         self._counts.set_codec(table, column, codec)
 
     def set_targets(self, table: str, key: str) -> tuple[Scalar, ...]:
-        """Let ``table`` be counted by the public row that ``key`` leads to. Returns these rows' keys, in the order of codes.
+        """Let ``table`` be counted by the public row that ``key`` leads to. Returns
+        these rows' keys, in the order of codes.
 
         Nothing is set, and nothing returned, where they have no single key of their own. Reads public rows only.
         """
@@ -131,8 +132,8 @@ class Curator:
 
         Formal guarantees:
           - Sensitivity: one unit of table t moves marginal i by at most :math:`\Delta_{t,i}` in L2 (PRIVACY §4).
-          - Cost: clique i has the share :math:`\rho_i` of ``rho`` and noise
-            :math:`\sigma_i = \max_t \Delta_{t,i} / \sqrt{2\rho_i}`; table t pays :math:`\Delta_{t,i}^2 / (2\sigma_i^2)`.
+          - Cost: clique i has the share :math:`\rho_i` of ``rho`` and noise :math:`\sigma_i = \max_t
+            \Delta_{t,i} / \sqrt{2\rho_i}`; table t pays :math:`\Delta_{t,i}^2 / (2\sigma_i^2)`.
           - Charged before rows are read; errors depend on the arguments alone.
         """
         if not cliques:
@@ -176,8 +177,8 @@ class Curator:
 
         Formal guarantees:
           - Sensitivity: one unit moves unit sum i by at most its length :math:`L_i` on the grid in L2 (Theorem 6).
-          - Cost: unit sum i has the share :math:`\rho_i` of ``rho`` and noise :math:`\sigma_i = L_i / \sqrt{2\rho_i}`, paid by the
-            protected table whose units own the rows; others own none of them and pay nothing.
+          - Cost: unit sum i has the share :math:`\rho_i` of ``rho`` and noise :math:`\sigma_i = L_i / \sqrt{2\rho_i}`,
+            paid by the protected table whose units own the rows; others own none of them and pay nothing.
           - Charged before rows are read; errors depend on the arguments alone.
         """
         if not unit_sums:
@@ -265,9 +266,9 @@ class Curator:
         r"""Measure a marginal whose cells are not known: noisy counts of the categories that pass a threshold.
 
         Formal guarantees:
-          - Sensitivity: with a unit of table t at most ``down`` rows go from here and at most ``up`` come, so it moves the
-            counts by at most :math:`\Delta_2 \le \sqrt{\text{down}^2 + \text{up}^2}`, and at most the larger of both is the
-            number of categories, and of rows of each of them, that are there in one neighbour alone.
+          - Sensitivity: with a unit of table t at most ``down`` rows go from here and at most ``up`` come, so it moves
+            the counts by at most :math:`\Delta_2 \le \sqrt{\text{down}^2 + \text{up}^2}`, and at most the larger of
+            both is the number of categories, and of rows of each of them, that are there in one neighbour alone.
           - Cost: :math:`\Delta_2^2/(2\sigma^2)` of zCDP, and δ for the event that a category which only one unit has
             passes the threshold. A table's share of δ is charged in full.
           - Charged before rows are read; errors depend on the arguments alone.
@@ -319,7 +320,8 @@ class Curator:
             raise UsageError(f"the clique {', '.join(clique)} names a column twice")
         if cells > MAX_CELLS:
             raise UsageError(
-                f"the marginal over {', '.join(clique)} has {cells:,} cells, more than {MAX_CELLS:,}; use coarser domains"
+                f"the marginal over {', '.join(clique)} has {cells:,} cells, more than {MAX_CELLS:,}; use coarser"
+                " domains"
             )
 
 

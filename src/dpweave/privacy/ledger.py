@@ -1,9 +1,10 @@
 r"""The durable record of what was spent, shared by every process that names the same file.
 
 One JSON object per line: ``n`` counts lines from 1, ``chain`` is the SHA-256 of the line before, then ``time``,
-``kind`` (``open``, ``charge``, ``close`` or ``cap``), ``run``, ``database``, ``label``, ``rho`` and ``delta`` per protected
-table, and ``what``. Lines are only ever appended, under a lock (``<ledger>.lock``, beside the file itself and not beside a
-symbolic link to it; where the system has ``flock``, the file itself too, so that a hard link is no way round).
+``kind`` (``open``, ``charge``, ``close`` or ``cap``), ``run``, ``database``, ``label``, ``rho`` and ``delta`` per
+protected table, and ``what``. Lines are only ever appended, under a lock (``<ledger>.lock``, beside the file itself and
+not beside a symbolic link to it; where the system has ``flock``, the file itself too, so that a hard link is no way
+round).
 
 Formal guarantees:
   - ``charge`` returns after its line is on disk (fsync), and rows may be read only then. A crash before leaves at
@@ -11,8 +12,9 @@ Formal guarantees:
   - A charge that would pass the run's limit or the database's cap raises before anything is written. What other
     processes appended is read under the same lock, so a race cannot overspend.
   - A run's first line reserves its whole limit under the cap until its ``close`` line, so that runs at the same time do
-    not stop each other halfway. Reservations only ever refuse a beginning: every charge is checked against what all runs
-    have spent, so a run that is closed too early cannot overspend either. Lines of versions before reserve nothing.
+    not stop each other halfway. Reservations only ever refuse a beginning: every charge is checked against what all
+    runs have spent, so a run that is closed too early cannot overspend either. Lines of versions before reserve
+    nothing.
   - A line that was edited, removed or inserted before the last one breaks the chain and stops all spending. Removing
     lines from the end goes unnoticed unless a run is open that has seen them: the file guards against accidents, not
     against its owner.
@@ -297,7 +299,9 @@ def set_cap(path: Path | str, *, database: str, epsilon: float, delta: float) ->
 
 
 def release(path: Path | str, *, database: str, run: str) -> None:
-    """Close a run whose process is gone, in its stead. What it has spent stays spent, and so does what it may yet spend."""
+    """Close a run whose process is gone, in its stead. What it has spent stays spent,
+    and so does what it may yet spend.
+    """
     _note(path, kind="close", run=run, database=database, what={})
 
 

@@ -45,9 +45,12 @@ class Promise:
     on_excess: Literal["refuse", "truncate"] = "refuse"
     """What to do under ``record`` when a bound does not hold; ``entity`` always truncates."""
     within: frozenset[tuple[str, str]] = frozenset()
-    """Linking keys, as (table, key), whose links count under ``entity`` only where they lead to a row of the same unit."""
+    """Linking keys, as (table, key), whose links count under ``entity`` only where they lead to a row of the same unit.
+    """
     shared: frozenset[tuple[str, str]] = frozenset()
-    """Keys, as (table, key), by which a row belongs to a second unit: under ``entity`` it counts only while both are there."""
+    """Keys, as (table, key), by which a row belongs to a second unit: under ``entity``
+    it counts only while both are there.
+    """
 
     def __post_init__(self) -> None:
         names = self.database.names
@@ -81,15 +84,15 @@ class Promise:
             others = {*ends} & {*self.public, *self.protected}
             if others or self.is_owning(name, key_name) or self.root(ends[0]) != self.root(ends[1]):
                 raise PlanError(
-                    f"the foreign key {key_name!r} of {name!r} cannot stay within units: it must be a linking key, and rows of {ends[0]!r} and "
-                    f"{ends[1]!r} must be owned by the same protected table"
+                    f"the foreign key {key_name!r} of {name!r} cannot stay within units: it must be a linking key, and"
+                    f" rows of {ends[0]!r} and {ends[1]!r} must be owned by the same protected table"
                 )
         for name, key_name in self.shared:
             target = self.database[name].key[key_name].target
             if {name, target} & self.public or self.is_owning(name, key_name) or (name, key_name) in self.within:
                 raise PlanError(
-                    f"the foreign key {key_name!r} of {name!r} cannot be shared: it must lead from a private table to a private "
-                    "table, and neither own its rows nor stay within units"
+                    f"the foreign key {key_name!r} of {name!r} cannot be shared: it must lead from a private table to a"
+                    " private table, and neither own its rows nor stay within units"
                 )
 
     def _check_table(self, name: str) -> None:
@@ -97,7 +100,8 @@ class Promise:
         for column in table.columns:
             if column.name.startswith(("#", "?", "=", "@")):
                 raise PlanError(
-                    f"column {column.name!r} of {name!r} begins with a sign that marks derived columns; rename it in the source"
+                    f"column {column.name!r} of {name!r} begins with a sign that marks derived columns; rename it in"
+                    " the source"
                 )
         if name in self.public:
             for key in table.foreign_keys:
@@ -118,7 +122,8 @@ class Promise:
                 raise PlanError(f"the foreign key {key.name!r} of {name!r} needs a max_degree")
             if isinstance(bound, bool) or not isinstance(bound, int) or bound < 1:
                 raise PlanError(
-                    f"max_degree of the foreign key {key.name!r} of {name!r} must be a whole number of at least 1, not {bound!r}"
+                    f"max_degree of the foreign key {key.name!r} of {name!r} must be a whole number of at least 1, not"
+                    f" {bound!r}"
                 )
 
     def _check_types(self, table: Table, key: ForeignKey) -> None:
@@ -139,8 +144,8 @@ class Promise:
             key_name = self.owning.get(seen[-1])
             if key_name is None:
                 raise PlanError(
-                    f"table {seen[-1]!r} is neither protected nor public, and no owning key leads from it to a protected "
-                    f"table; protect it, declare it public, or mark one of its foreign keys as owning"
+                    f"table {seen[-1]!r} is neither protected nor public, and no owning key leads from it to a"
+                    " protected table; protect it, declare it public, or mark one of its foreign keys as owning"
                 )
             table = self.database[seen[-1]]
             if key_name not in table.key:
@@ -187,7 +192,9 @@ class Promise:
         return self.is_private(key) and not stays
 
     def may_blank(self, table: str) -> bool:
-        """Whether rows of ``table`` may be there and count for nothing: by a shared key of theirs, or of a row that owns them."""
+        """Whether rows of ``table`` may be there and count for nothing: by a shared key
+        of theirs, or of a row that owns them.
+        """
         tables = (
             (table, *(self.database[t].key[k].target for t, k in self.chain(table))) if table not in self.public else ()
         )
@@ -196,7 +203,8 @@ class Promise:
     def required(self, base: str, path: Path, linked: tuple[Path, ...] = ()) -> Path:
         """The part of a path that must lead somewhere for a row of ``base`` to count, where all of ``linked`` must.
 
-        Public rows at its end that a key may fail to lead to are no part of it: there a column is null, as in an outer join.
+        Public rows at its end that a key may fail to lead to are no part of it: there a
+        column is null, as in an outer join.
         """
         needed = path
         known = max((i for i in range(len(path) + 1) if any(p[:i] == path[:i] for p in linked)), default=0)
@@ -208,7 +216,9 @@ class Promise:
         return needed
 
     def may_lack(self, base: str, path: Path, linked: tuple[Path, ...] = ()) -> bool:
-        """Whether rows of ``base`` that lead somewhere by all of ``linked`` may lead nowhere by ``path`` and count all the same."""
+        """Whether rows of ``base`` that lead somewhere by all of ``linked`` may lead
+        nowhere by ``path`` and count all the same.
+        """
         return self.required(base, path, linked) != path
 
     def chain(self, table: str) -> tuple[tuple[str, str], ...]:

@@ -2,8 +2,9 @@ r"""How far one unit can move a marginal of a view (PRIVACY §4; proofs in ``doc
 
 Take neighbours :math:`D` and :math:`D'`. Rows of a view are counted into the cells of a marginal. Between :math:`D` and
 :math:`D'` some rows leave a cell and some come into one; if at most ``down`` units of mass leave and at most ``up``
-come, then :math:`\Delta_1 \le \text{down} + \text{up}` and :math:`\Delta_2 \le \sqrt{\text{down}^2 + \text{up}^2}`. Where no
-cell can lose more than ``each``, :math:`\text{down}^2` may be replaced by :math:`\text{down} \cdot \text{each}`.
+come, then :math:`\Delta_1 \le \text{down} + \text{up}` and :math:`\Delta_2 \le \sqrt{\text{down}^2 + \text{up}^2}`.
+Where no cell can lose more than ``each``, :math:`\text{down}^2` may be replaced by :math:`\text{down} \cdot
+\text{each}`.
 """
 
 from __future__ import annotations
@@ -72,12 +73,16 @@ def movement(promise: Promise, view: View, columns: tuple[str, ...], unit: str) 
 
 
 def belonging(promise: Promise, unit: str, table: str) -> int:
-    """Rows of ``table`` that are counted only while one unit of ``unit`` is there: those it owns, and those it shares."""
+    """Rows of ``table`` that are counted only while one unit of ``unit`` is there:
+    those it owns, and those it shares.
+    """
     return _Calculus(promise, View(table, ()), (), unit).rows_that_go()
 
 
 def units_of(promise: Promise, view: View) -> Units | None:
-    """What is public about one unit's rows in ``view``, and which of its columns unit sums may hold; None where there are no unit sums."""
+    """What is public about one unit's rows in ``view``, and which of its columns unit
+    sums may hold; None where there are no unit sums.
+    """
     owning = promise.chain(view.base) if view.base not in promise.public else ()
     kept = frozenset(name for name in view.attribute if stays(promise, view, (name,)))
     if not owning or not kept:
@@ -88,7 +93,8 @@ def units_of(promise: Promise, view: View) -> Units | None:
 
 
 def stays(promise: Promise, view: View, columns: tuple[str, ...]) -> bool:
-    """Whether the rows of other units are counted alike with and without any one unit, so that units may be clipped (Theorem 6).
+    """Whether the rows of other units are counted alike with and without any one unit,
+    so that units may be clipped (Theorem 6).
 
     Only rows that belong to units are clipped, and only under ``entity``; newcomers have no codes of their own.
     """
@@ -114,7 +120,8 @@ class _Calculus:
             moved = self._replaced(base) + self._staying(base, ()).moved
             return Movement(moved, moved)
         removed, staying = self._removed(base), self._staying(base, ())
-        # Seen by its target alone, a backfilled link lands where a place was vacated, hence in the cell that lost a row.
+        # Seen by its target alone, a backfilled link lands where a place was vacated,
+        # hence in the cell that lost a row.
         gained = staying.gained - (removed if self._looks_at_one_target_only() else 0)
         down, up = removed + staying.lost + staying.moved, gained + staying.moved
         return Movement(down, up, each if (down, up) == (removed, 0) else None)
@@ -129,7 +136,9 @@ class _Calculus:
         return self._removed(self.view.base) + self._blanks(self.view.base).lost
 
     def _newcomers(self) -> int | None:
-        """Rows of one unit that a marginal with a newcomer column counts for one public row (Theorem 5): one for each owner."""
+        """Rows of one unit that a marginal with a newcomer column counts for one public
+        row (Theorem 5): one for each owner.
+        """
         base, promise = self.view.base, self.promise
         found = [
             (a.path, k) for a in map(self.view.attribute.__getitem__, self.columns) if (k := parse_newcomer(a.column))
@@ -138,8 +147,8 @@ class _Calculus:
             covered = not path and base not in promise.public and promise.neighbours == "entity"
             if not covered or promise.is_private(promise.database[base].key[name]):
                 raise UsageError(
-                    f"targets of {name!r} are counted one by one only where they are public, over the rows that lead to them "
-                    "and under entity neighbours"
+                    f"targets of {name!r} are counted one by one only where they are public, over the rows that lead to"
+                    " them and under entity neighbours"
                 )
         if not found:
             return None
@@ -147,7 +156,8 @@ class _Calculus:
         return max(self._removed(base if owner is None else promise.database[base].key[owner].target), 1)
 
     def _refuse_strangers(self) -> None:
-        """Refuse columns that their table does not have, and degrees of public rows as seen from rows that lead to them.
+        """Refuse columns that their table does not have, and degrees of public rows as
+        seen from rows that lead to them.
 
         Any number of rows may lead to one public row, so its degree, seen from them, could move them all.
         """
@@ -162,8 +172,8 @@ class _Calculus:
                 )
             if attribute.path and seen in self.promise.public and parse_degree(column) is not None:
                 raise UsageError(
-                    f"{name!r} counts the rows that lead to the public table {seen!r}, as seen from {self.view.base!r}; "
-                    f"no bound holds for that, so count over {seen!r} itself"
+                    f"{name!r} counts the rows that lead to the public table {seen!r}, as seen from {self.view.base!r};"
+                    f" no bound holds for that, so count over {seen!r} itself"
                 )
 
     def _paths(self) -> tuple[Path, ...]:
@@ -177,7 +187,9 @@ class _Calculus:
         return self._removed(table) + self._relationships(table)
 
     def _relationships(self, table: str, *, but: str | None = None) -> int:
-        """Rows of a junction that link to the unit by a key that does not own them (nor is ``but``): replaced with it."""
+        """Rows of a junction that link to the unit by a key that does not own them (nor
+        is ``but``): replaced with it.
+        """
         promise = self.promise
         if not self._is_relationship(table):
             return 0
@@ -188,7 +200,9 @@ class _Calculus:
         )
 
     def _staying(self, table: str, path: Path, *, owner: bool = False) -> _Staying:
-        """Rows of ``table`` that change by what lies at or beyond ``path``; where it is an ``owner``, its rows know of its blanks."""
+        """Rows of ``table`` that change by what lies at or beyond ``path``; where it is
+        an ``owner``, its rows know of its blanks.
+        """
         total = _Staying(moved=self._moved_derived(table, path)) + (_Staying() if owner else self._blanks(table))
         for key in self.promise.database[table].foreign_keys:
             further = (*path, key.name)
@@ -198,7 +212,9 @@ class _Calculus:
         return total
 
     def _blanks(self, table: str) -> _Staying:
-        """Rows that cease to be blank, and that begin to be, by their shared keys or those of their owners (Theorem 8)."""
+        """Rows that cease to be blank, and that begin to be, by their shared keys or
+        those of their owners (Theorem 8).
+        """
         total = _Staying()
         for key in self.promise.database[table].foreign_keys:
             bound = self.promise.bounds.get((table, key.name), 0)
@@ -220,7 +236,9 @@ class _Calculus:
         return inherited + _Staying(moved=2 * bound * self._removed(key.target))
 
     def _stays(self, table: str, key: str) -> bool:
-        """Whether a row that counts with and without the unit leads to the same row by ``key`` (Lemma 1, Theorems 7 and 8)."""
+        """Whether a row that counts with and without the unit leads to the same row by
+        ``key`` (Lemma 1, Theorems 7 and 8).
+        """
         promise = self.promise
         return promise.is_owning(table, key) or promise.is_within(table, key) or promise.is_shared(table, key)
 
@@ -253,8 +271,8 @@ class _Calculus:
     def _moved_repetition(self, table: str, path: Path, key: ForeignKey) -> int:
         """Rows that begin or cease to repeat a target of an earlier row of their owner (Theorem 4).
 
-        Rows whose own link changes are counted as such where the view walks ``key``. A row whose link stays is moved by an
-        earlier one that comes or goes: never under ``entity``; under ``record`` at most one for each row that does.
+        Rows whose own link changes are counted as such where the view walks ``key``. A row whose link stays is moved by
+        an earlier one that comes or goes: never under ``entity``; under ``record`` at most one for each row that does.
         """
         if table in self.promise.public or self.promise.owning.get(table) in (None, key.name):
             raise UsageError(f"{table!r} has no owner whose rows could repeat a target of {key.name!r}")

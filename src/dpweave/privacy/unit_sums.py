@@ -1,12 +1,12 @@
 r"""Sums of vectors, one per unit, each no longer than a clip (docs/proofs, Theorem 6). Everything in here is private.
 
-Unit u has :math:`n_u` rows per cell and code, and :math:`m_u` per cell. Its vector :math:`v_u = (n_u - \mu m_u) / s`, with one scale s and one centre μ per code,
-is put on a grid of whole numbers, rounded towards 0:
+Unit u has :math:`n_u` rows per cell and code, and :math:`m_u` per cell. Its vector :math:`v_u = (n_u - \mu
+m_u) / s`, with one scale s and one centre μ per code, is put on a grid of whole numbers, rounded towards 0:
 
 .. math:: x_u = \Bigl[ v_u \min\Bigl(g, \frac{L}{\lVert v_u \rVert_2}\Bigr) \Bigr], \qquad L = \lfloor g C \rfloor,
 
-where g is the power of two that puts gC between :math:`2^{20}` and :math:`2^{21}`. So :math:`\lVert x_u \rVert_2 \le L`, and rounding costs a unit
-a millionth of the clip per cell.
+where g is the power of two that puts gC between :math:`2^{20}` and :math:`2^{21}`. So
+:math:`\lVert x_u \rVert_2 \le L`, and rounding costs a unit a millionth of the clip per cell.
 """
 
 from __future__ import annotations
@@ -34,11 +34,14 @@ SMALLEST, LARGEST = 1e-100, 1e100
 
 
 def checked(unit_sum: UnitSum, sizes: Mapping[str, int]) -> UnitSum:
-    """Return the unit sum in plain numbers, or refuse it: nothing that comes after the charge may fail for what a client asks."""
+    """Return the unit sum in plain numbers, or refuse it: nothing that comes after the
+    charge may fail for what a client asks.
+    """
     codes = tuple(tuple((c, int(v)) for c, v in code) for code in unit_sum.codes)
     if not 1 <= len(codes) <= MOST_CODES or len(unit_sum.scales) != len(codes):
         raise UsageError(
-            f"{len(codes)} codes and {len(unit_sum.scales)} scales: give 1 to {MOST_CODES:,} codes, and a scale for each"
+            f"{len(codes)} codes and {len(unit_sum.scales)} scales: give 1 to {MOST_CODES:,} codes, and a scale for"
+            " each"
         )
     for column, value in (pair for code in codes for pair in code):
         if not 0 <= value < sizes[column]:
@@ -71,7 +74,8 @@ def clipped_sum(
     A row is of unit ``units[i]``, falls into cell ``cells[i]`` and has the values ``columns[...][i]``; units ascend.
 
     Formal guarantees:
-      - Without one unit's rows, the result differs by its vector alone, of length at most L of :func:`grid`: held in whole numbers.
+      - Without one unit's rows, the result differs by its vector alone, of length at
+        most L of :func:`grid`: held in whole numbers.
     """
     step, most = grid(unit_sum.clip)
     width, scales, centres = (
@@ -99,7 +103,9 @@ def clipped_sum(
 
 
 def _squares(vectors: FloatArray, who: IntArray) -> FloatArray:
-    """Square of each unit's length, added up one code after the other, so that not even the last bit depends on the rows of others."""
+    """Square of each unit's length, added up one code after the other, so that not even
+    the last bit depends on the rows of others.
+    """
     return np.asarray(np.bincount(who, sum(row * row for row in vectors)), dtype=np.float64)
 
 

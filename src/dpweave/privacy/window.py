@@ -42,13 +42,15 @@ Code = tuple[tuple[str, int], ...]
 class UnitSum:
     r"""What to count about rows, or about the public rows they lead to, with noise for whole units and not for rows.
 
-    A row falls into one cell of ``columns`` and has every one of the ``codes`` whose columns have these values. Let :math:`n_u` be how many rows of unit u there are per cell and code, less the ``centres`` :math:`\mu` of the codes times
-    all its rows in the cell. With one scale :math:`s` per code,
+    A row falls into one cell of ``columns`` and has every one of the ``codes`` whose columns have these
+    values. Let :math:`n_u` be how many rows of unit u there are per cell and code, less the ``centres``
+    :math:`\mu` of the codes times all its rows in the cell. With one scale :math:`s` per code,
 
-    .. math:: y = s \sum_u \frac{n_u}{s} \min\Bigl(1, \frac{C}{\lVert n_u / s \rVert_2}\Bigr) + s \, \mathcal{N}(0, \sigma^2),
+    .. math:: y = s \sum_u \frac{n_u}{s} \min\Bigl(1, \frac{C}{\lVert n_u / s \rVert_2}\Bigr)
+       + s \, \mathcal{N}(0, \sigma^2),
 
-    so that one unit moves :math:`y/s` by at most the ``clip`` C, however many rows it has. A unit whose rows have codes about as often as the centres
-    say has a short vector; without centres (all 0) it is as long as its rows are many.
+    so that one unit moves :math:`y/s` by at most the ``clip`` C, however many rows it has. A unit whose rows have codes
+    about as often as the centres say has a short vector; without centres (all 0) it is as long as its rows are many.
     """
 
     columns: Columns
@@ -70,7 +72,9 @@ class UnitSum:
 
 @dataclass(frozen=True)
 class NoisyUnitSum:
-    """Noisy counts of a :class:`UnitSum`, its codes along the last axis, with noise of scale ``sigma`` times the code's scale."""
+    """Noisy counts of a :class:`UnitSum`, its codes along the last axis, with noise of
+    scale ``sigma`` times the code's scale.
+    """
 
     unit_sum: UnitSum
     counts: FloatArray
@@ -86,15 +90,19 @@ Noisy = NoisyMarginal | NoisyUnitSum
 
 
 LARGE = 3.0
-"""A unit is large that has this many times the mean number of rows: of units whose rows go on by chance, one in twenty has more."""
+"""A unit is large that has this many times the mean number of rows: of units whose rows
+go on by chance, one in twenty has more.
+"""
 
 
 @dataclass(frozen=True)
 class Units:
-    """What is public about the rows of one protected unit in a view: how many they are at most, and which columns they share.
+    """What is public about the rows of one protected unit in a view: how many they are
+    at most, and which columns they share.
 
-    Unit sums may hold only ``columns`` (None: all of the view), those that no other unit moves. ``mean`` is about how many rows a unit has, where that was counted,
-    and ``longer`` how many times as long as expected what its rows have beyond all others was found to be, by column.
+    Unit sums may hold only ``columns`` (None: all of the view), those that no other unit moves.
+    ``mean`` is about how many rows a unit has, where that was counted, and ``longer`` how many
+    times as long as expected what its rows have beyond all others was found to be, by column.
     """
 
     rows: int
@@ -157,7 +165,9 @@ class Window(Protocol):
     def measure_unit_sums(
         self, unit_sums: Sequence[UnitSum], *, rho: float, weights: Sequence[float] | None = None
     ) -> tuple[NoisyUnitSum, ...]:
-        r"""Noisy counts of each unit sum, for a zCDP cost of ``rho`` in all; :math:`\sigma_i = C_i / \sqrt{2 \rho_i}`."""
+        r"""Noisy counts of each unit sum, for a zCDP cost of ``rho`` in all;
+        :math:`\sigma_i = C_i / \sqrt{2 \rho_i}`.
+        """
         ...
 
     def measure(

@@ -1,14 +1,15 @@
 """The report: what the release says and what the copy holds. Made from the release alone, so it is safe to share.
 
-Lives here: ``html_report`` (the public function), ``fidelity`` (what is compared), ``noisy_estimates`` (noisy counts with
-their errors), ``integrity`` (keys, nulls, types, rules), ``cards``, ``svg_figures`` and ``html_page`` (how it looks).
+Lives here: ``html_report`` (the public function), ``fidelity`` (what is compared),
+``noisy_estimates`` (noisy counts with their errors), ``integrity`` (keys, nulls, types,
+rules), ``cards``, ``svg_figures`` and ``html_page`` (how it looks).
 
 Does not live here: real rows. The import contract keeps this package away from sources and from the Curator.
 
 Start with ``html_report``, then ``fidelity``.
 
-``dpweave.report`` is this package and the public function at once: importing any part of the package binds the name to it,
-so calling it writes the report, as :func:`dpweave.report.html_report.report` does.
+``dpweave.report`` is this package and the public function at once: importing any part of the package
+binds the name to it, so calling it writes the report, as :func:`dpweave.report.html_report.report` does.
 """
 
 from __future__ import annotations

@@ -16,24 +16,27 @@ if TYPE_CHECKING:
 MOST_NUMBERS = 40
 """Rows of the tables of numbers under a plot."""
 MOST_HEAT_MAPS = 3
-"""Pairs drawn for one relation, fewer where there are so many relations that all together would pass the next figure."""
+"""Pairs drawn for one relation, fewer where there are so many relations that all together would pass the next figure.
+"""
 MOST_HEAT_MAPS_IN_ALL = 48
 MOST_SEEN = 6
 
 
 LEGEND = (
-    '<ul class="legend" aria-label="Legend"><li><svg viewBox="0 0 34 12" aria-hidden="true"><rect class="synthetic" x="2" y="1" width="30" height="10" rx="2"/>'
-    '</svg>the copy</li><li><svg viewBox="0 0 34 12" aria-hidden="true"><rect class="bandfill" x="4" y="0" width="26" height="12"/>'
-    '<circle class="dot" cx="17" cy="6" r="3.2"/></svg>noisy measurement of the original, with its error band (± 2 σ, 95 %)</li></ul>'
+    '<ul class="legend" aria-label="Legend"><li><svg viewBox="0 0 34 12" aria-hidden="true"><rect class="synthetic"'
+    ' x="2" y="1" width="30" height="10" rx="2"/></svg>the copy</li><li><svg viewBox="0 0 34 12"'
+    ' aria-hidden="true"><rect class="bandfill" x="4" y="0" width="26" height="12"/><circle class="dot" cx="17" cy="6"'
+    ' r="3.2"/></svg>noisy measurement of the original, with its error band (± 2 σ, 95 %)</li></ul>'
 )
 
 
 def tables_section(found: Fidelity) -> str:
     """Return every table with a plot for each column."""
     intro = (
-        "<p>For every column: the share of rows with each value. Bars are the copy; dots are what was measured through the noise, "
-        "and the true share lies within the band around the dot 95 times out of 100. A value agrees where the gap between bar "
-        "and dot is no wider than the chance of measuring and of drawing rows makes it 95 times out of 100.</p>"
+        "<p>For every column: the share of rows with each value. Bars are the copy; dots are what was measured through"
+        " the noise, and the true share lies within the band around the dot 95 times out of 100. A value agrees where"
+        " the gap between bar and dot is no wider than the chance of measuring and of drawing rows makes it 95 times"
+        " out of 100.</p>"
     )
     return intro + LEGEND + "".join(_one_table(t) for t in found.tables)
 
@@ -53,14 +56,15 @@ def _one_table(view: TableView) -> str:
     body = (
         f'<div class="cards">{plots}</div>' if plots else "<p class='soft'>No column of this table is modelled.</p>"
     ) + (
-        f"<details><summary>{len(view.unmodelled)} columns without a plot</summary><ul class='plain'>{rest}</ul></details>"
+        f"<details><summary>{len(view.unmodelled)} columns without a plot</summary><ul"
+        f" class='plain'>{rest}</ul></details>"
         if rest
         else ""
     )
     opened = "" if view.role == "public" else " open"
     return (
-        f'<div class="card"><details class="table"{opened}><summary><h3>{escape(view.name)}</h3> '
-        f'<span class="badge {view.role}">{view.role}</span> <span class="soft">{size}{how}</span></summary>{body}</details></div>'
+        f'<div class="card"><details class="table"{opened}><summary><h3>{escape(view.name)}</h3> <span class="badge'
+        f' {view.role}">{view.role}</span> <span class="soft">{size}{how}</span></summary>{body}</details></div>'
     )
 
 
@@ -111,9 +115,9 @@ def relations_section(found: Fidelity) -> str:
     if not found.relations:
         return '<div class="card"><p>The private tables have no foreign keys.</p></div>'
     intro = (
-        "<p>For every foreign key: how many rows lead to one row of the other table, and which values go together across the key. "
-        "In the heat maps orange is commoner than if the two columns had nothing to do with each other, blue is rarer. "
-        "The left map is what was measured, noise included; the right one is the copy.</p>"
+        "<p>For every foreign key: how many rows lead to one row of the other table, and which values go together"
+        " across the key. In the heat maps orange is commoner than if the two columns had nothing to do with each"
+        " other, blue is rarer. The left map is what was measured, noise included; the right one is the copy.</p>"
     )
     rows = [
         (
@@ -147,8 +151,8 @@ def _one_relation(r: RelationView, *, heat_maps: int) -> str:
         else f" Both keys make one relation; what was measured across it is shown at {escape(r.shown_at)}."
     )
     facts = (
-        f"<p class='soft'>{escape(r.role)} key, {escape(r.kind)}. {linked} of the rows of {escape(r.table)} lead to a row of "
-        f"{escape(r.target)}{measured}. Links are {word}: {why}.{other}</p>"
+        f"<p class='soft'>{escape(r.role)} key, {escape(r.kind)}. {linked} of the rows of {escape(r.table)} lead to a"
+        f" row of {escape(r.target)}{measured}. Links are {word}: {why}.{other}</p>"
     )
     seen = "".join(_column(d) for d in r.seen[:MOST_SEEN])
     hidden = (
@@ -174,10 +178,13 @@ def _one_relation(r: RelationView, *, heat_maps: int) -> str:
             rows,
             numeric=(1, 3),
         )
-        left_out = f"<details><summary>{min(len(r.pairs), MOST_NUMBERS)} of {len(r.pairs)} measured pairs as a table</summary>{made}</details>"
+        left_out = (
+            f"<details><summary>{min(len(r.pairs), MOST_NUMBERS)} of {len(r.pairs)} measured pairs as a"
+            f" table</summary>{made}</details>"
+        )
     return (
-        f'<div class="card"><details class="table" open><summary><h3>{escape(r.name)}</h3> <span class="badge {colour}">{word}</span></summary>'
-        f'{facts}<div class="cards">{_column(r.degrees)}{seen}</div>{hidden}'
+        f'<div class="card"><details class="table" open><summary><h3>{escape(r.name)}</h3> <span class="badge'
+        f' {colour}">{word}</span></summary>{facts}<div class="cards">{_column(r.degrees)}{seen}</div>{hidden}'
         + (
             f'<h4 style="margin:1rem 0 .5rem">Which values go together</h4><div class="cards wide">{maps}</div>'
             if maps
@@ -199,13 +206,14 @@ def _pair(p: Pair) -> str:
         else f" The {svg_figures.MOST_CELLS} commonest values of each column are drawn."
     )
     verdict = (
-        f"Stands {_capped(p.evidence)} σ out of the noise; the copy keeps {p.kept:.2f} of it (1 is all, 0 is random wiring)."
+        f"Stands {_capped(p.evidence)} σ out of the noise; the copy keeps {p.kept:.2f} of it (1 is all, 0 is random"
+        " wiring)."
         if p.stands_out
         else "Cannot be told from noise."
     )
     return (
-        f'<figure><div class="head"><h4>{escape(p.left)} × {escape(p.right)}</h4></div>'
-        f'<div class="maps">'
-        f'<div><span class="unit">measured</span>{measured}</div><div><span class="unit">copy</span>{copy}</div></div>'
-        f"<figcaption>{verdict} Full colour is ±{100 * most:.2g} points of all links; noise is ±{200 * p.noise:.2g} (2 σ).{drawn}</figcaption></figure>"
+        f'<figure><div class="head"><h4>{escape(p.left)} × {escape(p.right)}</h4></div><div class="maps"><div><span'
+        f' class="unit">measured</span>{measured}</div><div><span'
+        f' class="unit">copy</span>{copy}</div></div><figcaption>{verdict} Full colour is ±{100 * most:.2g} points of'
+        f" all links; noise is ±{200 * p.noise:.2g} (2 σ).{drawn}</figcaption></figure>"
     )

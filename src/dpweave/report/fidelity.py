@@ -203,7 +203,9 @@ def _is_same(domain: Any, codec: Codec) -> bool:
 
 
 class _Counts(NamedTuple):
-    """Noisy counts over links, and the covariance of noise along their last column, where it is not the same for all its values."""
+    """Noisy counts over links, and the covariance of noise along their last column,
+    where it is not the same for all its values.
+    """
 
     measured: Measured
     cover: FloatArray | None
@@ -262,7 +264,9 @@ def _degrees(model: Model, coded: CodedDatabase, table: str, key: str) -> Distri
 
 
 def _link_measurements(model: Model, coded: CodedDatabase, relation: Relation) -> list[_Counts]:
-    """Noisy counts over the links of a relation. Those of centred unit sums stand upon how the copy's links spread over the left columns."""
+    """Noisy counts over the links of a relation. Those of centred unit sums stand upon
+    how the copy's links spread over the left columns.
+    """
     what = f"links:{relation.table}.{relation.key}"
     found = [_Counts(m, None) for m in model.release.measured if m.what == what and m.view.base == relation.table]
     unit_sums = [b for b in model.release.summed_by_unit if b.what == what]

@@ -21,11 +21,12 @@ def page(title: str, head: str, sections: Mapping[str, tuple[str, str]], foot: s
     warning = "" if stamp is None else f'<div class="stamp" role="alert">{escape(stamp)}</div>'
     again = "" if stamp is None else f'<p class="bad"><strong>{escape(stamp)}</strong></p>'
     body = "".join(
-        f'<section id="{anchor}" aria-labelledby="{anchor}-h"><h2 id="{anchor}-h">{escape(name)}</h2>{again}{content}</section>'
+        f'<section id="{anchor}" aria-labelledby="{anchor}-h"><h2'
+        f' id="{anchor}-h">{escape(name)}</h2>{again}{content}</section>'
         for anchor, (name, content) in sections.items()
     )
     return (
-        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{FORBID}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="referrer" content="no-referrer"><meta name="color-scheme" content="light dark">'
@@ -44,7 +45,10 @@ def _on_paper(stamp: str | None) -> str:
     if stamp is None:
         return ""
     words = re.sub(r"[^\w .,:;()-]", " ", stamp)
-    return f'@page {{ margin: 18mm 14mm; @top-center {{ content: "{words}"; color: #b3261e; font: 700 9pt sans-serif; }} }}'
+    return (
+        f'@page {{ margin: 18mm 14mm; @top-center {{ content: "{words}"; color: #b3261e; font: 700 9pt sans-serif;'
+        " } }"
+    )
 
 
 def table(
@@ -58,7 +62,8 @@ def table(
     head = "".join(f'<th scope="col"{mark(i)}>{escape(c)}</th>' for i, c in enumerate(columns))
     body = "".join("<tr>" + "".join(_cell(i, v, mark(i)) for i, v in enumerate(row)) + "</tr>" for row in rows)
     return (
-        f'<div class="scroll" role="region" aria-label="{escape(caption)}" tabindex="0"><table><caption>{escape(caption)}</caption>'
+        f'<div class="scroll" role="region" aria-label="{escape(caption)}"'
+        f' tabindex="0"><table><caption>{escape(caption)}</caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 
@@ -70,7 +75,8 @@ def _cell(i: int, value: object, mark: str) -> str:
 def figures(items: Sequence[tuple[str, str, str]]) -> str:
     """Write key figures: name, value, remark."""
     cells = "".join(
-        f"<div><dt>{escape(n)}</dt><dd{' class=long' if len(v) > 8 else ''}>{escape(v)}<small>{escape(remark)}</small></dd></div>"
+        f"<div><dt>{escape(n)}</dt><dd{' class=long' if len(v) > 8 else ''}>"
+        f"{escape(v)}<small>{escape(remark)}</small></dd></div>"
         for n, v, remark in items
     )
     return f'<dl class="figures">{cells}</dl>'

@@ -55,11 +55,10 @@ def render(model: Model, db: Mapping[str, pa.Table]) -> str:
     )
     badge = "" if insecure else '<span class="badge good">Safe to share</span>'
     head = (
-        f"{badge}<h1>Synthetic copy of {escape(certificate.database)}</h1>"
-        '<p class="lead">Made under differential privacy. This page shows what was promised to the people in the original, '
-        "and how close the copy comes to what could be measured. No row of the original was used to write it: "
-        "everything below comes from published noisy counts and from the copy itself, which must be one that this model made.</p>"
-        f"{_headline(model, found)}"
+        f'{badge}<h1>Synthetic copy of {escape(certificate.database)}</h1><p class="lead">Made under differential'
+        " privacy. This page shows what was promised to the people in the original, and how close the copy comes to"
+        " what could be measured. No row of the original was used to write it: everything below comes from published"
+        f" noisy counts and from the copy itself, which must be one that this model made.</p>{_headline(model, found)}"
     )
     versions = ", ".join(f"{escape(k)} {escape(v)}" for k, v in certificate.versions.items())
     foot = f"<p>Run <code>{escape(certificate.run)}</code>. Made with {versions}.</p>"
@@ -96,10 +95,10 @@ def _promise(model: Model) -> str:
     c = model.certificate
     sure = 1 / (1 + math.exp(-min(c.epsilon, 700)))
     plain = (
-        f"<p>In plain words: take someone who knows nothing about whether a particular one of them is in the data, and would bet "
-        f"fifty-fifty. After seeing this copy, and everything else published here, that person can be at most "
-        f"<strong>{percent(sure)}</strong> sure either way, apart from a chance of about {_one_in(c.delta)}. "
-        f"The smaller ε, the closer this stays to 50 %.</p>"
+        "<p>In plain words: take someone who knows nothing about whether a particular one of them is in the data, and"
+        " would bet fifty-fifty. After seeing this copy, and everything else published here, that person can be at"
+        f" most <strong>{percent(sure)}</strong> sure either way, apart from a chance of about {_one_in(c.delta)}. The"
+        " smaller ε, the closer this stays to 50 %.</p>"
     )
     if c.neighbours == "record":
         plain = plain.replace(
@@ -168,7 +167,8 @@ def _database(model: Model, db: Mapping[str, pa.Table]) -> str:
     across = min(5, max(2, math.ceil(math.sqrt(len(rows)) * 1.2)))
     return (
         f'<div class="card"><ul class="legend" aria-label="Legend">{legend}</ul>'
-        f'<figure style="margin:0"><div class="schema-wide" style="max-width:{180 * across}px">{svg_figures.schema(plan, rows, across=across)}</div>'
+        '<figure style="margin:0"><div class="schema-wide"'
+        f' style="max-width:{180 * across}px">{svg_figures.schema(plan, rows, across=across)}</div>'
         f'<div class="schema-narrow">{svg_figures.schema(plan, rows, across=2)}</div>'
         f"<figcaption>Arrows run from a table to the table it refers to.</figcaption></figure>"
         f"<details><summary>The drawing as a list</summary><ul class='plain'>{words}</ul></details></div>"
@@ -196,10 +196,14 @@ def _checks(found: Fidelity) -> str:
         lines = [(c.rule, c.where, c.detail, "note" if c.advisory else "BROKEN") for c in broken]
         details = table("Rules that do not hold everywhere", ["rule", "where", "what was found", "weight"], lines)
         details += (
-            '<p class="soft">A note is no fault: a bound limits how much one protected row adds to the counts, and where '
-            "a key is mandatory the copy may need more rows than that.</p>"
+            '<p class="soft">A note is no fault: a bound limits how much one protected row adds to the counts, and'
+            " where a key is mandatory the copy may need more rows than that.</p>"
         )
-    return f'<div class="card">{verdict}{table("Rules checked on the copy", ["rule", "holds", "verdict"], rows, numeric=(1,))}{details}</div>'
+    return (
+        "<div"
+        f' class="card">{verdict}'
+        f"{table('Rules checked on the copy', ['rule', 'holds', 'verdict'], rows, numeric=(1,))}{details}</div>"
+    )
 
 
 def _repairs(model: Model, db: Mapping[str, pa.Table]) -> str:
@@ -221,7 +225,8 @@ def _weak(model: Model, found: Fidelity) -> str:
     for r in found.relations:
         if r.verdict == "random":
             lines.append(
-                f"{r.name}: links are wired at random within the degrees, so the copy says nothing about which rows go together."
+                f"{r.name}: links are wired at random within the degrees, so the copy says nothing about which rows go"
+                " together."
             )
         elif r.verdict == "weak" and r.shown_at is None:
             tried = (
@@ -230,7 +235,8 @@ def _weak(model: Model, found: Fidelity) -> str:
                 else "no pair of columns was found that stands"
             )
             lines.append(
-                f"{r.name}: {tried} {STANDS_OUT:g} σ out of the noise; links follow the measured columns of each side alone."
+                f"{r.name}: {tried} {STANDS_OUT:g} σ out of the noise; links follow the measured columns of each side"
+                " alone."
             )
     for t in found.tables:
         for c in t.columns:
@@ -242,7 +248,8 @@ def _weak(model: Model, found: Fidelity) -> str:
                 )
         if t.used_rows is not None and t.rows_sigma and t.used_rows < 10 * t.rows_sigma:
             lines.append(
-                f"{t.name}: about {t.used_rows:,.0f} rows, measured with noise of σ = {t.rows_sigma:,.1f}; small tables are hard to copy."
+                f"{t.name}: about {t.used_rows:,.0f} rows, measured with noise of σ = {t.rows_sigma:,.1f}; small tables"
+                " are hard to copy."
             )
     lines += [
         f"{d.table}.{d.column}: values with a noisy count below {d.threshold:,} are not named and appear as “(other)”."
@@ -252,8 +259,8 @@ def _weak(model: Model, found: Fidelity) -> str:
         return '<div class="card"><p>Nowhere: every measurement stands clearly out of its noise.</p></div>'
     items = "".join(f"<li>{escape(x)}</li>" for x in lines)
     return (
-        '<div class="card"><p>Noise hides people, and it hides weak patterns too. Do not draw conclusions from the copy here:</p>'
-        f'<ul class="plain">{items}</ul></div>'
+        '<div class="card"><p>Noise hides people, and it hides weak patterns too. Do not draw conclusions from the'
+        f' copy here:</p><ul class="plain">{items}</ul></div>'
     )
 
 
@@ -286,8 +293,10 @@ def _ledger(model: Model) -> str:
         for g in c.tables
     )
     return (
-        f'<div class="card"><p>{len(c.events):,} questions were charged before they were answered. Costs add up for each protected table; '
-        f"the promise is the largest of them.</p><ul class='plain'>{totals}</ul><details><summary>The ledger of this run</summary>{made}</details></div>"
+        f'<div class="card"><p>{len(c.events):,} questions were charged before they were answered. Costs add up for'
+        " each protected table; "
+        f"the promise is the largest of them.</p><ul class='plain'>{totals}</ul><details><summary>The ledger of this"
+        f" run</summary>{made}</details></div>"
     )
 
 
@@ -301,14 +310,31 @@ def _brief(value: object) -> str:
 def _words() -> str:
     words = {
         "Copy": "The synthetic database: as many rows as were measured, none of which belongs to anybody.",
-        "Differential privacy": "A promise that what is published would have looked almost the same without any one protected row and all that belongs to it.",
-        "ε (epsilon), δ (delta)": "How strong the promise is. Smaller is stronger. ε bounds how much odds can shift; δ is the small chance that this bound is passed.",
-        "Protected, owned, public": "The promise is about rows of protected tables. Owned tables belong to them and are covered with them. Public tables are copied as they are.",
-        "Noisy measurement": "A count of the original with random noise on it, the only thing that ever left the original. σ is the size of the noise.",
+        "Differential privacy": (
+            "A promise that what is published would have looked almost the same without any one protected row and all"
+            " that belongs to it."
+        ),
+        "ε (epsilon), δ (delta)": (
+            "How strong the promise is. Smaller is stronger. ε bounds how much odds can shift; δ is the small chance"
+            " that this bound is passed."
+        ),
+        "Protected, owned, public": (
+            "The promise is about rows of protected tables. Owned tables belong to them and are covered with them."
+            " Public tables are copied as they are."
+        ),
+        "Noisy measurement": (
+            "A count of the original with random noise on it, the only thing that ever left the original. σ is the size"
+            " of the noise."
+        ),
         "Error band": "The measurement plus and minus 2 σ. The true value lies inside it 95 times out of 100.",
         "Degree": "How many rows of one table lead to one row of another: orders per customer.",
-        "Stands out": f"A dependence that is {STANDS_OUT:g} standard deviations stronger than noise alone would make it look.",
-        "ρ (rho)": "The unit in which questions are charged (zero-concentrated differential privacy). It adds up, and converts to ε and δ at the end.",
+        "Stands out": (
+            f"A dependence that is {STANDS_OUT:g} standard deviations stronger than noise alone would make it look."
+        ),
+        "ρ (rho)": (
+            "The unit in which questions are charged (zero-concentrated differential privacy). It adds up, and converts"
+            " to ε and δ at the end."
+        ),
     }
     return (
         '<div class="card"><dl class="words">'

@@ -1,4 +1,6 @@
-"""Whether a synthetic database keeps what its schema and its plan say: keys, nulls, types, kinds, bounds, rules, public rows."""
+"""Whether a synthetic database keeps what its schema and its plan say: keys, nulls,
+types, kinds, bounds, rules, public rows.
+"""
 
 from __future__ import annotations
 
@@ -151,8 +153,8 @@ def rows_in_cycles(links: Sequence[IntArray]) -> int:
 def _bound(plan: Plan, planned: KeyPlan, where: str, most: int) -> Iterator[Check]:
     """Compare degrees with the bound of a key.
 
-    Under entity neighbours a bound limits what one unit adds to the counts, and a mandatory key needs a row all the same;
-    the degrees of owners are measured beyond it, up to a cap of their own (PRIVACY §4).
+    Under entity neighbours a bound limits what one unit adds to the counts, and a mandatory key needs a
+    row all the same; the degrees of owners are measured beyond it, up to a cap of their own (PRIVACY §4).
     """
     entity = plan.neighbours == "entity"
     limit = planned.degree_cap if entity and planned.role == "owning" else planned.max_degree

@@ -1,8 +1,9 @@
 r"""Noisy counts as the report reads them: combined, added up, with their error, next to the copy.
 
 Several noisy counts of the same cells are combined by weights :math:`1/\sigma_i^2`; a marginal that is summed over c
-further cells carries noise of scale :math:`\sigma\sqrt{c}`. Noises of different measurements are independent. So are those of the cells of one, but for unit sums,
-where the commonest value of a column is what the others leave: there noise differs from value to value and is shared by them.
+further cells carries noise of scale :math:`\sigma\sqrt{c}`. Noises of different measurements are independent. So are
+those of the cells of one, but for unit sums, where the commonest value of a column is what the others leave: there
+noise differs from value to value and is shared by them.
 """
 
 from __future__ import annotations
@@ -68,7 +69,9 @@ def combined(parts: Sequence[Estimate]) -> Estimate | None:
 
 
 def summed(measured: Measured, columns: Sequence[str], *, cover: FloatArray | None = None) -> Estimate:
-    """Add a marginal up over all but ``columns``, which become the axes in their order; ``cover`` is of the last one."""
+    """Add a marginal up over all but ``columns``, which become the axes in their order;
+    ``cover`` is of the last one.
+    """
     have = measured.marginal.columns
     rest = tuple(i for i, name in enumerate(have) if name not in columns)
     left = [name for name in have if name in columns]
@@ -101,7 +104,9 @@ class Distribution:
 
     @cached_property
     def _whole(self) -> tuple[float, float, float]:
-        """Number of rows from the size that was measured and from the cells' own sum: value, variance, weight of the sum."""
+        """Number of rows from the size that was measured and from the cells' own sum:
+        value, variance, weight of the sum.
+        """
         assert self.measured is not None
         own = 1 / self.measured.whole_variance
         size = (
@@ -121,8 +126,8 @@ class Distribution:
     def band(self) -> FloatArray:
         r"""Two standard deviations of each measured share :math:`x_i / T`, to first order.
 
-        :math:`\operatorname{var} = (\sigma_i^2 - 2 p_i w c_i + p_i^2 \operatorname{var} T) / T^2`, where w is the weight
-        that the sum of the cells has in the total T, and :math:`c_i` the covariance of a cell with that sum.
+        :math:`\operatorname{var} = (\sigma_i^2 - 2 p_i w c_i + p_i^2 \operatorname{var} T) / T^2`, where w is the
+        weight that the sum of the cells has in the total T, and :math:`c_i` the covariance of a cell with that sum.
         """
         shares = self.measured_shares
         if self.measured is None or shares is None:
@@ -137,8 +142,8 @@ class Distribution:
     def agreeing(self) -> int:
         r"""Codes on which copy and measurement agree as well as chance lets them.
 
-        A gap may be twice :math:`\sqrt{\sigma^2/N^2 + p(1-p)/n}`: the noise of measuring over N rows, and that of drawing
-        the n rows of the copy.
+        A gap may be twice :math:`\sqrt{\sigma^2/N^2 + p(1-p)/n}`: the noise of
+        measuring over N rows, and that of drawing the n rows of the copy.
         """
         shares = self.measured_shares
         if shares is None:
@@ -235,9 +240,10 @@ def excess(counts: FloatArray, of: Margins) -> FloatArray:
 def noise_moments(measured: Estimate, of: Margins) -> tuple[float, float]:
     r"""Mean and standard deviation of :math:`\sum_{ij} D_{ij}^2` under independence, D being the excess count.
 
-    D is then the noise E seen through :math:`D = A_p E A_q^T` (to first order, where p and q are those of the noisy counts). Rows of E are independent with covariance
-    :math:`\Sigma`, so the sum is a quadratic form in normals: mean :math:`\operatorname{tr} A_p A_p^T \operatorname{tr} A_q \Sigma A_q^T`, variance
-    :math:`2 \|A_p A_p^T\|_F^2 \|A_q \Sigma A_q^T\|_F^2`.
+    D is then the noise E seen through :math:`D = A_p E A_q^T` (to first order, where p and q are those of the noisy
+    counts). Rows of E are independent with covariance :math:`\Sigma`, so the sum is a quadratic form in normals: mean
+    :math:`\operatorname{tr} A_p A_p^T \operatorname{tr} A_q \Sigma A_q^T`, variance :math:`2 \|A_p A_p^T\|_F^2 \|A_q
+    \Sigma A_q^T\|_F^2`.
     """
     a, b = (_centring(share) for share in of)
     mean, variance = 1.0, 2.0
@@ -250,8 +256,8 @@ def noise_moments(measured: Estimate, of: Margins) -> tuple[float, float]:
 def evidence(measured: Estimate, of: Margins) -> float:
     r"""How far the measured dependence lies above what noise alone gives, in standard deviations of a normal.
 
-    The sum of squares with mean m and variance v is taken for m/ν times a chi-squared variable with ν = 2m²/v degrees of
-    freedom, and its cube root for normal (Wilson and Hilferty).
+    The sum of squares with mean m and variance v is taken for m/ν times a chi-squared variable
+    with ν = 2m²/v degrees of freedom, and its cube root for normal (Wilson and Hilferty).
     """
     if min(measured.counts.shape) < 2 or measured.counts.sum() <= 0:
         return 0.0

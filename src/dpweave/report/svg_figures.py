@@ -118,8 +118,9 @@ def bars(distribution: Distribution) -> str:
         share = float(distribution.synthetic_shares[code])
         label = distribution.labels[code]
         parts.append(
-            f'<text x="{left - 6}" y="{y + 14}" text-anchor="end"><title>{escape(label)}</title>{escape(clipped(label, 17))}</text>'
-            f'<rect class="synthetic" x="{left}" y="{y + 4}" width="{share * scale:.1f}" height="12" rx="2"/>'
+            f'<text x="{left - 6}" y="{y + 14}"'
+            f' text-anchor="end"><title>{escape(label)}</title>{escape(clipped(label, 17))}</text><rect'
+            f' class="synthetic" x="{left}" y="{y + 4}" width="{share * scale:.1f}" height="12" rx="2"/>'
         )
         if shares is not None:
             parts.append(_mark_across(left, y + 10, float(shares[code]), float(distribution.band[code]), scale, reach))
@@ -154,8 +155,8 @@ def histogram(distribution: Distribution) -> str:
         x, share = left + i * width, float(distribution.synthetic_shares[code])
         tip = f"{distribution.labels[code]}: {percent(share)} of the copy"
         parts.append(
-            f'<rect class="synthetic" x="{x + width * 0.08:.1f}" y="{height - share * scale:.1f}" width="{width * 0.84:.1f}" '
-            f'height="{share * scale:.1f}"><title>{escape(tip)}</title></rect>'
+            f'<rect class="synthetic" x="{x + width * 0.08:.1f}" y="{height - share * scale:.1f}"'
+            f' width="{width * 0.84:.1f}" height="{share * scale:.1f}"><title>{escape(tip)}</title></rect>'
         )
         if shares is not None:
             low, high = (
@@ -164,8 +165,9 @@ def histogram(distribution: Distribution) -> str:
             )
             at = float(np.clip(shares[code] * scale, 0, height - 1))
             parts.append(
-                f'<rect class="bandfill" x="{x + width * 0.02:.1f}" y="{height - high:.1f}" width="{width * 0.96:.1f}" height="{max(high - low, 0):.1f}"/>'
-                f'<circle class="dot" cx="{x + width / 2:.1f}" cy="{height - at:.1f}" r="{min(3.0, width * 0.4):.1f}"/>'
+                f'<rect class="bandfill" x="{x + width * 0.02:.1f}" y="{height - high:.1f}" width="{width * 0.96:.1f}"'
+                f' height="{max(high - low, 0):.1f}"/><circle class="dot" cx="{x + width / 2:.1f}"'
+                f' cy="{height - at:.1f}" r="{min(3.0, width * 0.4):.1f}"/>'
             )
     parts += _ticks([distribution.labels[c] for c in codes], left, width, height + 15)
     return svg(WIDTH, height + foot, distribution.name, describe(distribution), "".join(parts))
@@ -223,15 +225,20 @@ def _heat_map(title: str, excess: FloatArray, rows: Sequence[str], columns: Sequ
     parts.append(f'<rect class="cell" x="{left}" y="0" width="{len(columns) * cell:.1f}" height="{bottom:.1f}"/>')
     for i, word in enumerate(rows):
         parts.append(
-            f'<text x="{left - 5}" y="{i * tall + tall / 2 + 4:.1f}" text-anchor="end">{escape(clipped(word, 12))}</text>'
+            f'<text x="{left - 5}" y="{i * tall + tall / 2 + 4:.1f}"'
+            f' text-anchor="end">{escape(clipped(word, 12))}</text>'
         )
     for j, word in enumerate(columns):
         x = left + (j + 0.5) * cell + 4
         parts.append(
-            f'<text transform="translate({x:.1f} {bottom + 6:.1f}) rotate(-55)" text-anchor="end">{escape(clipped(word, 11))}</text>'
+            f'<text transform="translate({x:.1f} {bottom + 6:.1f}) rotate(-55)"'
+            f' text-anchor="end">{escape(clipped(word, 11))}</text>'
         )
     row, column = divmod(int(np.argmax(excess)), excess.shape[1])
-    words = f"Most above independence: {rows[row]} with {columns[column]}, {100 * float(excess[row, column]):+.2g} percentage points of all links."
+    words = (
+        f"Most above independence: {rows[row]} with {columns[column]}, {100 * float(excess[row, column]):+.2g}"
+        " percentage points of all links."
+    )
     return f'<div style="max-width:{1.1 * width:.0f}px">{svg(width, bottom + foot, title, words, "".join(parts))}</div>'
 
 
@@ -318,8 +325,14 @@ def _edge(placed: Mapping[str, tuple[float, float]], child: str, parent: str, ro
         end, foot = x2 + NODE / 2 + (port - NODE / 2) * 0.5, y2 + TALL
         bend = max((y1 - foot) / 2, 20)
         head = f'<path class="head-{role}" d="M{end:g} {foot:g} l-4.5 9 h9 z"/>'
-        return f'<path class="edge {role}" d="M{start:g} {y1:g} C{start:g} {y1 - bend:g} {end:g} {foot + bend:g} {end:g} {foot + 7:g}"/>{head}'
+        return (
+            f'<path class="edge {role}" d="M{start:g} {y1:g} C{start:g} {y1 - bend:g} {end:g} {foot + bend:g} {end:g}'
+            f' {foot + 7:g}"/>{head}'
+        )
     end, low = x2 + NODE / 2 - 22, max(y1, y2) + TALL
     head = f'<path class="head-{role}" d="M{end:g} {y2 + TALL:g} l-4.5 9 h9 z"/>'
     begin = x1 + NODE / 2 + 22
-    return f'<path class="edge {role}" d="M{begin:g} {y1 + TALL:g} C{begin:g} {low + 34:g} {end:g} {low + 34:g} {end:g} {y2 + TALL + 7:g}"/>{head}'
+    return (
+        f'<path class="edge {role}" d="M{begin:g} {y1 + TALL:g} C{begin:g} {low + 34:g} {end:g} {low + 34:g} {end:g}'
+        f' {y2 + TALL + 7:g}"/>{head}'
+    )

@@ -1,7 +1,8 @@
 """Public facts: tables, columns, keys, domains, codes. Nothing here ever sees a value of a private row.
 
 Lives here:
-  - ``database``: tables, columns, types, keys as values. ``key_graph``: how keys hang together. ``proposed_keys``: guessed keys.
+  - ``database``: tables, columns, types, keys as values. ``key_graph``: how keys hang
+    together. ``proposed_keys``: guessed keys.
   - ``domain``: domains, views and cliques. ``codec``: value to code and back. ``encoding``: the same for Arrow tables.
   - ``arrow_types``, ``key_lookup``, ``placeholders``, ``degree_buckets``, ``covering``.
 

@@ -27,7 +27,9 @@ _INTEGERS = {
 }
 
 WIDEST_DECIMAL = (38, 9)
-"""Precision and scale of a decimal whose engine does not bound them (PostgreSQL's bare ``numeric``), or far beyond Arrow's."""
+"""Precision and scale of a decimal whose engine does not bound them (PostgreSQL's bare
+``numeric``), or far beyond Arrow's.
+"""
 WIDEST = 76
 """Digits that Arrow's widest decimal has."""
 

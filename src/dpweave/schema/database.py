@@ -165,7 +165,8 @@ class Table:
             for column in unique:
                 if column not in names:
                     raise SchemaError(
-                        f"the {what} of {self.name!r} names a column {column!r} that is not there: {nearest(column, names)}"
+                        f"the {what} of {self.name!r} names a column {column!r} that is not there:"
+                        f" {nearest(column, names)}"
                     )
         keys = [k.name for k in self.foreign_keys]
         for duplicate in {k for k in keys if keys.count(k) > 1}:

@@ -57,7 +57,9 @@ class Bins:
     spots: tuple[tuple[Scalar, Scalar, float], ...] = ()
     """Where values lie inside bins: intervals ``[from, to)`` with weights. A bin without any is filled evenly."""
     learned: str | None = None
-    """How well a learned range was learned: ``well``, ``coarse`` or ``not`` (:mod:`dpweave.tables.learned_ranges`); None if it was declared."""
+    """How well a learned range was learned: ``well``, ``coarse`` or ``not``
+    (:mod:`dpweave.tables.learned_ranges`); None if it was declared.
+    """
 
     def __post_init__(self) -> None:
         if len(self.edges) < 2:
@@ -331,7 +333,8 @@ def parse_presence(column: str) -> str | None:
 
 
 def repetition(key: str) -> str:
-    """Name of the derived column of an owned row that says whether an earlier row of its owner has the same target by ``key``.
+    """Name of the derived column of an owned row that says whether an earlier row of
+    its owner has the same target by ``key``.
 
     >>> repetition("product_id"), parse_repetition("=product_id"), parse_repetition("age")
     ('=product_id', 'product_id', None)
@@ -347,8 +350,8 @@ def parse_repetition(column: str) -> str | None:
 def newcomer(key: str) -> str:
     """Name of the derived column of a row that says which public row its foreign key ``key`` leads to.
 
-    It is defined for the first row of an owner that leads there, and for each row without an owner. A marginal over it counts
-    no other rows: those that repeat a target of their owner are left out.
+    It is defined for the first row of an owner that leads there, and for each row without an owner.
+    A marginal over it counts no other rows: those that repeat a target of their owner are left out.
 
     >>> newcomer("product_id"), parse_newcomer("@product_id"), parse_newcomer("age")
     ('@product_id', 'product_id', None)

@@ -31,7 +31,8 @@ def room(column: Column) -> int | None:
     """How many different values can be made up for a column; None where there is no end to them.
 
     >>> from dpweave.schema.database import Column, Type
-    >>> room(Column("code", Type("text", length=2))), room(Column("nr", Type("integer", bits=8))), room(Column("x", Type("uuid")))
+    >>> types = Type("text", length=2), Type("integer", bits=8), Type("uuid")
+    >>> tuple(room(Column("x", each)) for each in types)
     (1295, 127, None)
     """
     kind = column.type

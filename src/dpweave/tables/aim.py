@@ -33,17 +33,18 @@ MEAN_ABSOLUTE = math.sqrt(2 / math.pi)
 class AIM:
     r"""Select the worst-fitting marginal, measure it, fit; spend more per round when a round taught nothing.
 
-    A candidate r scores :math:`w_r(\lVert M_r(D) - M_r(\hat p)\rVert_1 - \sqrt{2/\pi}\,\sigma n_r)`: what
-    measuring it would gain over the noise it would bring. :math:`w_r` adds up the workload's weights, each times the number of
-    columns it shares with r. Single columns are candidates only where nothing larger has them. Candidates that would make
-    the model too large wait; the allowance grows with the budget spent. ``rounds`` per column sets the first noise level,
-    ``selection`` is the share of rho for choosing.
+    A candidate r scores :math:`w_r(\lVert M_r(D) - M_r(\hat p)\rVert_1 - \sqrt{2/\pi}\,\sigma n_r)`: what measuring it
+    would gain over the noise it would bring. :math:`w_r` adds up the workload's weights, each times the number of
+    columns it shares with r. Single columns are candidates only where nothing larger has them. Candidates that would
+    make the model too large wait; the allowance grows with the budget spent. ``rounds`` per column sets the first noise
+    level, ``selection`` is the share of rho for choosing.
 
-    Of what is left after the columns, d in number, one part in d - 1, and at most half, is kept back: it measures what was
-    chosen once more, all at once and by the shares that make the noise least (:meth:`Session.shares`). The fewer columns,
-    the less there is to choose and the more is gained.
+    Of what is left after the columns, d in number, one part in d - 1, and at most half, is kept back:
+    it measures what was chosen once more, all at once and by the shares that make the noise least
+    (:meth:`Session.shares`). The fewer columns, the less there is to choose and the more is gained.
 
-    A model has at most ``model_cells`` cells: by default an eighth of what the structure allows, since a round costs as much.
+    A model has at most ``model_cells`` cells: by default an eighth of what the
+    structure allows, since a round costs as much.
     """
 
     rounds: float = 16.0

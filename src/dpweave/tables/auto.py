@@ -116,8 +116,8 @@ class Auto:
 def restore(state: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> ChosenTable:
     """Rebuild a table by the mechanism that was chosen for it.
 
-    Models that were loaded and saved again lost its name for a while. Their state is that of the table itself, and tells
-    woven tables ("parts") from graphical ones, which are all rebuilt alike.
+    Models that were loaded and saved again lost its name for a while. Their state is that of the
+    table itself, and tells woven tables ("parts") from graphical ones, which are all rebuilt alike.
     """
     if "mechanism" not in state:
         state = {"mechanism": "woven" if "parts" in state else "aim", "state": state}

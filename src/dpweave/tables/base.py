@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 BoolArray = npt.NDArray[np.bool_]
 
 MAX_MODEL_CELLS = 1 << 21
-"""Cells all factors of a fitted model may have together: sixteen megabytes, of which estimation holds a few copies. More
-than that is left to mbi (:mod:`dpweave.tables.graphical.mbi_estimation`)."""
+"""Cells all factors of a fitted model may have together: sixteen megabytes, of which estimation
+holds a few copies. More than that is left to mbi (:mod:`dpweave.tables.graphical.mbi_estimation`).
+"""
 
 
 OLDEST_MBI = 2
@@ -94,8 +95,8 @@ class Dependency:
 class Structure:
     """Public facts about a table, beyond the number of codes per column.
 
-    ``workload`` weighs the sets of columns whose marginals matter (``None``: all pairs and triples alike). ``linked`` does for
-    those that links see of a row, its degree among them; a model that knows nothing of links leaves it.
+    ``workload`` weighs the sets of columns whose marginals matter (``None``: all pairs and triples alike). ``linked``
+    does for those that links see of a row, its degree among them; a model that knows nothing of links leaves it.
     """
 
     zeros: tuple[StructuralZero, ...] = ()
@@ -117,7 +118,9 @@ class Structure:
                 raise PlanError(f"the weight of workload {columns} must be positive, got {weight}")
 
     def require_room(self, shape: Mapping[str, int], *, cells: int) -> None:
-        """Refuse columns of ``shape`` that are too large, or a model of one-way marginals and zeros of ``cells`` cells."""
+        """Refuse columns of ``shape`` that are too large, or a model of one-way
+        marginals and zeros of ``cells`` cells.
+        """
         for column, size in shape.items():
             if size > self.max_cells:
                 raise PlanError(

@@ -21,10 +21,14 @@ if TYPE_CHECKING:
     from dpweave.privacy.window import Candidate, Columns, Units, Window
 
 LOOK, PILOT = 0.05, 0.1
-"""Parts of a table's budget for a first look at each column, and for a first count around it that shows how long units' vectors are."""
+"""Parts of a table's budget for a first look at each column, and for a first count
+around it that shows how long units' vectors are.
+"""
 
 UNLIKE = 2.0
-"""Where vectors are r times as long as expected in the mean, clips are longer by this power of r: those of rare values are longer still."""
+"""Where vectors are r times as long as expected in the mean, clips are longer by this
+power of r: those of rare values are longer still.
+"""
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,9 @@ class Look:
 
     @classmethod
     def of(cls, noisy: NoisyMarginal) -> Look:
-        """The distribution nearest to noisy counts; none is further from another than the root of two, whatever the noise."""
+        """The distribution nearest to noisy counts; none is further from another than
+        the root of two, whatever the noise.
+        """
         rows = max(float(noisy.counts.sum()), noisy.sigma * math.sqrt(noisy.counts.size))
         share = project_capped_simplex(noisy.counts / rows, total=1.0)
         return cls(share, min(noisy.counts.size * (noisy.sigma / rows) ** 2, 2.0))
@@ -110,10 +116,12 @@ class CentredWindow:
 
 
 def composition(window: Window, columns: Sequence[str], *, rho: float) -> tuple[NoisyMarginal, ...]:
-    r"""How rows spread over the values of each column, for ``rho`` in all; how many there are is told only where counts are plain.
+    r"""How rows spread over the values of each column, for ``rho`` in all; how many
+    there are is told only where counts are plain.
 
-    Units are scaled down to the length that many rows would have if they were spread evenly over n values, :math:`\sqrt{m^2/n + m}`. Where rows lie close together,
-    vectors are longer and all units are scaled down alike: nothing is lost against a clip that would spare them.
+    Units are scaled down to the length that many rows would have if they were spread evenly
+    over n values, :math:`\sqrt{m^2/n + m}`. Where rows lie close together, vectors are longer
+    and all units are scaled down alike: nothing is lost against a clip that would spare them.
     """
     units = window.units
     made = [_clipped(c, window.shape[c], units) if units is not None and units.hold((c,)) else None for c in columns]
@@ -136,7 +144,8 @@ def _clipped(column: str, values: int, units: Units) -> UnitSum | None:
 def _longer(noisy: NoisyUnitSum, units: Units, *, rows: float) -> float:
     """By how much clips should be longer, from a first count with the code of all rows.
 
-    If a part f of rows is left, vectors are C/f long in the mean. Of this a large unit's rows are one part, and what they have beyond all others the rest.
+    If a part f of rows is left, vectors are C/f long in the mean. Of this a large
+    unit's rows are one part, and what they have beyond all others the rest.
     """
     left, own = left_of(noisy, np.array(max(rows, 1.0))), units.many / noisy.unit_sum.scales[0]
     found, expected = (math.sqrt(max((noisy.unit_sum.clip / f) ** 2 - own**2, 1e-300)) for f in (left, 1.0))
@@ -144,11 +153,13 @@ def _longer(noisy: NoisyUnitSum, units: Units, *, rows: float) -> float:
 
 
 def centred(window: Window, *, rho: float, rows: float) -> tuple[Window, float]:
-    """Take a first look at the columns that unit sums may hold and centre a table's window around it; returns what is left of ``rho``.
+    """Take a first look at the columns that unit sums may hold and centre a table's
+    window around it; returns what is left of ``rho``.
 
-    Units whose rows are all alike (orders with the customer's own country) have vectors that are longer than expected, and the rarer their value the longer. Scaled
-    down, the commonest would come out too common. So a first count shows how much is left, and clips are longer by that. The window itself, and all of ``rho``,
-    where units have a single row or no column varies that a unit sum may hold.
+    Units whose rows are all alike (orders with the customer's own country) have vectors that are longer than expected,
+    and the rarer their value the longer. Scaled down, the commonest would come out too common. So a first count shows
+    how much is left, and clips are longer by that. The window itself, and all of ``rho``, where units have a single row
+    or no column varies that a unit sum may hold.
     """
     units = window.units
     if units is None or units.rows < 2:

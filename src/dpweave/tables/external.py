@@ -1,8 +1,8 @@
 """Tables made elsewhere: rows of codes from any mechanism, and what dpweave weaves onto them.
 
-What the rows cost is declared in the plan and charged by ``fit``; nothing of it is spent here. Columns that such rows lack
-because the engine derives them (how many rows each owns, which of its keys are null) are learned under the table's own
-share: each is woven onto the rows by noisy pairs with the columns before it, as :mod:`dpweave.tables.woven` does.
+What the rows cost is declared in the plan and charged by ``fit``; nothing of it is spent here. Columns that such rows
+lack because the engine derives them (how many rows each owns, which of its keys are null) are learned under the table's
+own share: each is woven onto the rows by noisy pairs with the columns before it, as :mod:`dpweave.tables.woven` does.
 """
 
 from __future__ import annotations
@@ -125,7 +125,9 @@ class External:
         structure: Structure,
         progress: Callable[[str, float], None],
     ) -> ExternalTable:
-        """Check the codes against domain and structure, then spend ``rho`` on what they lack: nothing, if that is nothing."""
+        """Check the codes against domain and structure, then spend ``rho`` on what they
+        lack: nothing, if that is nothing.
+        """
         structure.check(window.shape)
         codes = _checked(self.codes, window.shape)
         _require_structure(codes, structure)

@@ -1,4 +1,6 @@
-"""Domains learned under the budget: lists of categories, and groups of degrees. Ranges are learned in :mod:`dpweave.tables.learned_ranges`."""
+"""Domains learned under the budget: lists of categories, and groups of degrees. Ranges
+are learned in :mod:`dpweave.tables.learned_ranges`.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,17 @@ if TYPE_CHECKING:
     from dpweave.schema.database import Column, Type
 
 BEYOND_DOUBT = 5.5
-"""Standard deviations by which a count must stand out of its noise to be believed, of rows with large degrees, or of rows in some stretch of values."""
+"""Standard deviations by which a count must stand out of its noise to be believed, of
+rows with large degrees, or of rows in some stretch of values.
+"""
 SIGNIFICANT = 3.0
 """Cells are taken to hold rows where their noisy count passes this many standard deviations."""
 
 
 def categories_from(found: Mapping[str, int], *, most: int = 1000) -> Categories:
-    """Return the categories that passed the threshold, commonest first; the rest is *other*, and so are texts with a NUL."""
+    """Return the categories that passed the threshold, commonest first; the rest is
+    *other*, and so are texts with a NUL.
+    """
     ranked = sorted(filter(is_plain, found), key=lambda v: (-found[v], v))[:most]
     return Categories(tuple(ranked), other=True)
 

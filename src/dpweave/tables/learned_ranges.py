@@ -1,13 +1,14 @@
 r"""Ranges learned under the budget: where the rows of a number, a date or a time lie, and bins inside.
 
-A client of the wall. The first look is from afar: a dozen wide cells over all that the type can hold. For as long as rows lie in one
-or two cells, a closer look follows inside them. Last comes a histogram of some hundred cells, whose running count gives the bins.
-Each look takes a quarter of what is left of the budget, the histogram takes the rest.
+A client of the wall. The first look is from afar: a dozen wide cells over all that the type can hold. For as long as
+rows lie in one or two cells, a closer look follows inside them. Last comes a histogram of some hundred cells, whose
+running count gives the bins. Each look takes a quarter of what is left of the budget, the histogram takes the rest.
 
-**The rule.** A look with n cells and noise σ in each knows the number of rows T up to a standard deviation of :math:`\sigma\sqrt n`. So many
-rows does noise hide. A range is learned *well* where the first look shows at least ``ENOUGH`` times as many rows as noise hides. It then holds nine tenths of
-the rows. With fewer rows it is *coarse* if some stretch of cells stands out beyond doubt, and else it is *not* learned: then it
-is what the plan declares, or a plain default.
+**The rule.** A look with n cells and noise σ in each knows the number of rows T up to a standard deviation of
+:math:`\sigma\sqrt n`. So many rows does noise hide. A range is learned *well* where the first look shows at least
+``ENOUGH`` times as many rows as noise hides. It then holds nine tenths of the rows. With fewer rows it is *coarse* if
+some stretch of cells stands out beyond doubt, and else it is *not* learned: then it is what the plan declares, or a
+plain default.
 """
 
 from __future__ import annotations
@@ -37,32 +38,43 @@ if TYPE_CHECKING:
     Ask = Callable[[Sequence[float], float], "Look"]
 
 ENOUGH = 10.0
-"""A range is learned well where a look shows this many times the rows that noise hides. It is a promise, not a choice: from some 8 on,
-made-up columns of all kinds keep nine tenths of their rows."""
+"""A range is learned well where a look shows this many times the rows that noise hides. It is a
+promise, not a choice: from some 8 on, made-up columns of all kinds keep nine tenths of their rows.
+"""
 LOOK = (1, 3)
 """How a budget is split between a look and what comes after it. A third or a fifth does about as well."""
 NARROW = 2
-"""Rows that lie in so many cells, or fewer, are looked at more closely. They may lie across one edge, so 1 would be too few."""
+"""Rows that lie in so many cells, or fewer, are looked at more closely. They may lie
+across one edge, so 1 would be too few.
+"""
 PIECES = 16
 """Cells of a closer look at most. Anything from 8 to 32 does."""
 CLOSER = 3
-"""A closer look leaves cells out where the others are at most one in this many. What is left out may hold rows, so it must gain something."""
+"""A closer look leaves cells out where the others are at most one in this many. What is
+left out may hold rows, so it must gain something.
+"""
 FINE_CELLS = 128
 """Cells of the histogram, about. Whole numbers up to a hundred are told apart one by one."""
 FEW = 0.015
-"""Part of the rows that an end of the range may hold and still be cut off. Looks and both ends together must stay below a tenth: 0.01 to 0.02 does."""
+"""Part of the rows that an end of the range may hold and still be cut off. Looks and
+both ends together must stay below a tenth: 0.01 to 0.02 does.
+"""
 SURE = 1.65
 """Standard deviations for 95 % on one side."""
 SIGN = 0.5
-"""Standard deviations that the count of a cell beside the body must reach to belong to it, once for every doubling of its width against the body's.
-A cell of the body's own width may be taken wrongly, one sixteen times as wide would change the whole picture. 0.4 to 0.7 does."""
+"""Standard deviations that the count of a cell beside the body must reach to belong to it,
+once for every doubling of its width against the body's. A cell of the body's own width may
+be taken wrongly, one sixteen times as wide would change the whole picture. 0.4 to 0.7 does.
+"""
 
 YEARS = (1, 1000, 1500, 1600, *range(1700, 1900, 10), *range(1900, 2101), 9999)
 FAR_YEARS = (1, 1700, 1800, 1860, *range(1900, 2041, 20), 2100, 9999)
 FAR_POWERS, FAR_BELOW = (*range(0, 33, 4), 48, 60), (60, 32, 16, 8)
 """Exponents of 2 of the first look at numbers, above 0 and below. Cells are wide where rows are seldom."""
 USUAL_YEARS, USUAL_NUMBERS = (1950, 2030), (0, 100)
-"""Where nothing is known, dates and numbers of a copy lie here. Any plain range would do, since the reader is told that it means nothing."""
+"""Where nothing is known, dates and numbers of a copy lie here. Any plain range would
+do, since the reader is told that it means nothing.
+"""
 
 
 @dataclass(frozen=True)
@@ -73,7 +85,9 @@ class Look:
     counts: FloatArray
     sigma: float
     inside: tuple[int, ...] = ()
-    """How many of the cells each cell of an earlier look has, if counts were made to agree with it, and the noise of that look."""
+    """How many of the cells each cell of an earlier look has, if counts were made to
+    agree with it, and the noise of that look.
+    """
     before: float = 0.0
 
     @property
@@ -112,7 +126,8 @@ class Look:
     def running_noise(self, *, back: bool) -> FloatArray:
         r"""Standard deviation of the count of the first k cells, or the last k, for k = 0, 1, and so on.
 
-        Inside a cell of m that an earlier look counted with noise S, that is :math:`\sigma^2 k - \sigma^4 k^2 / (\sigma^2 m + S^2)`, squared.
+        Inside a cell of m that an earlier look counted with noise S, that is
+        :math:`\sigma^2 k - \sigma^4 k^2 / (\sigma^2 m + S^2)`, squared.
         """
         known, out = 0.0, [np.zeros(1)]
         for m in self.inside[::-1] if back else self.inside:
@@ -170,7 +185,8 @@ def _closer(kind: Type, learn: Learn, look: Look, ask: Ask, rho: float) -> Look:
 def body(look: Look) -> tuple[int, int] | None:
     """First and last cell that holds rows; None where no stretch of cells stands out beyond doubt.
 
-    It begins with the stretch that stands out most, less ends that show no rows of their own. A cell beside it belongs to it if there are signs of rows, one further away if it stands out itself.
+    It begins with the stretch that stands out most, less ends that show no rows of their own. A cell
+    beside it belongs to it if there are signs of rows, one further away if it stands out itself.
     """
     counts, cells = look.counts, len(look.counts)
     running = np.concatenate([[0.0], np.cumsum(counts)])
@@ -278,7 +294,9 @@ def _values(kind: Type, points: Sequence[float]) -> float:
 
 
 def _cut(kind: Type, points: Sequence[float], *, cells: int, least: int) -> list[float]:
-    """Cut the stretches between ``points`` into about so many ``cells`` in all, and ``least`` of each if it has as many values."""
+    """Cut the stretches between ``points`` into about so many ``cells`` in all, and
+    ``least`` of each if it has as many values.
+    """
     fine: list[float] = []
     for (a, b), pieces in zip(pairwise(points), _pieces(kind, points, cells=cells, least=least), strict=True):
         if kind.kind == "float":
@@ -324,9 +342,9 @@ def usual_bins(kind: Type, learn: Learn) -> Bins:
 def quantile_bins(kind: Type, look: Look, *, bins: int) -> Bins:
     """Join neighbouring cells into at most ``bins`` that hold about equally many rows.
 
-    Ends that hold few rows are cut off: values out there fall into the outer bins. Where a few values stand out
-    and nothing is to be seen between them, as with codes, each is a bin of its own. Inside bins, rows lie where the counts
-    show them (:func:`spots`).
+    Ends that hold few rows are cut off: values out there fall into the outer bins. Where
+    a few values stand out and nothing is to be seen between them, as with codes, each is
+    a bin of its own. Inside bins, rows lie where the counts show them (:func:`spots`).
     """
     look = look.between(*_support(look))
     points, counts, sigma = look.points, look.counts, look.sigma
@@ -363,9 +381,9 @@ def _cuts(counts: FloatArray, sigma: float, bins: int) -> list[int]:
 def spots(width: FloatArray, counts: FloatArray, sigma: float) -> FloatArray:
     r"""Weights of the cells of one bin, by their noisy ``counts``; all 0 where rows may be spread evenly by ``width``.
 
-    A cell stands out that exceeds an even spread by more than :math:`(1 + \sqrt{2 \ln n})\sigma`, which n noises hardly ever reach.
-    It keeps its count, the rest is spread anew, and again until nothing stands out. What is left is spread evenly over
-    the other cells, or nowhere where it cannot be told from nothing.
+    A cell stands out that exceeds an even spread by more than :math:`(1 + \sqrt{2 \ln n})\sigma`, which n
+    noises hardly ever reach. It keeps its count, the rest is spread anew, and again until nothing stands out.
+    What is left is spread evenly over the other cells, or nowhere where it cannot be told from nothing.
 
     >>> spots(np.ones(3), np.array([2.0, 90.0, -1.0]), 3.0), spots(np.ones(3), np.array([20.0, 25.0, 22.0]), 3.0)
     (array([ 0., 90.,  0.]), array([0., 0., 0.]))
@@ -387,8 +405,8 @@ def spots(width: FloatArray, counts: FloatArray, sigma: float) -> FloatArray:
 def _support(look: Look) -> tuple[int, int]:
     """First and last cell of the range that holds rows.
 
-    Ends are cut off that surely hold few rows. Ends so wide that they would double the range are cut off if they hold few as far as
-    can be seen: a tail of numbers that nobody has would make every mean wrong.
+    Ends are cut off that surely hold few rows. Ends so wide that they would double the range are cut off
+    if they hold few as far as can be seen: a tail of numbers that nobody has would make every mean wrong.
     """
     cells, points = len(look.counts), look.points
     low, surely_low = _empty_ends(look, back=False)
@@ -402,10 +420,11 @@ def _support(look: Look) -> tuple[int, int]:
 
 
 def _empty_ends(look: Look, *, back: bool) -> tuple[int, int]:
-    """How many cells at one end hold few rows, as far as can be seen and surely, and none beyond where the running count starts to rise.
+    """How many cells at one end hold few rows, as far as can be seen and surely, and
+    none beyond where the running count starts to rise.
 
-    Before the range a running sum of noisy counts wanders about 0, inside it climbs by the mean count per cell. Its lowest
-    point against half that slope is the usual (CUSUM) estimate of where the climb begins.
+    Before the range a running sum of noisy counts wanders about 0, inside it climbs by the mean count per
+    cell. Its lowest point against half that slope is the usual (CUSUM) estimate of where the climb begins.
     """
     running = np.concatenate([[0.0], np.cumsum(look.counts[::-1] if back else look.counts)])
     places = np.arange(len(running))
@@ -420,7 +439,9 @@ def _empty_ends(look: Look, *, back: bool) -> tuple[int, int]:
 
 
 def rows_needed(kind: Type, learn: Learn, sigma: float) -> float:
-    """Rows from which on a range is learned well, where a count that takes all of the column's budget has noise ``sigma``."""
+    """Rows from which on a range is learned well, where a count that takes all of the
+    column's budget has noise ``sigma``.
+    """
     if learn.low is not None and learn.high is not None:
         return ENOUGH * sigma * math.sqrt(even_bins(kind, learn.low, learn.high, FINE_CELLS).cells)
     return ENOUGH * sigma * math.sqrt((len(far_points(kind, learn)) - 1) * sum(LOOK) / LOOK[0])
@@ -434,12 +455,12 @@ def remarks(plan: Plan) -> tuple[str, ...]:
     said = []
     if unknown:
         said.append(
-            f"ranges that were not learned, because noise hides the rows: {unknown}; where in it values of a copy lie means "
-            "nothing, so declare low and high, or a larger share for domains"
+            f"ranges that were not learned, because noise hides the rows: {unknown}; where in it values of a copy lie"
+            " means nothing, so declare low and high, or a larger share for domains"
         )
     if coarse:
         said.append(
-            f"ranges that are coarse, because noise hides many rows: {coarse}; they may be too wide, or leave out more than a "
-            "tenth of the rows, so declare low and high, or a larger share for domains"
+            f"ranges that are coarse, because noise hides many rows: {coarse}; they may be too wide, or leave out more"
+            " than a tenth of the rows, so declare low and high, or a larger share for domains"
         )
     return tuple(said)

@@ -25,10 +25,10 @@ MAX_PREDICTED = 1 << 24
 class MST:
     """One-way marginals, then the edges of a maximum spanning tree, chosen one by one, then their two-way marginals.
 
-    An edge's score is the L1 distance between the two-way counts and their prediction from independent columns, times what
-    its pair is worth: the weights of the workload's sets that hold it, added up.
-    ``singles`` and ``selection`` are the shares of rho for the first two steps. The paper gives a third to each step.
-    Edges carry the one-way information again and few bits choose a tree, so here they get most.
+    An edge's score is the L1 distance between the two-way counts and their prediction from independent columns, times
+    what its pair is worth: the weights of the workload's sets that hold it, added up. ``singles`` and ``selection`` are
+    the shares of rho for the first two steps. The paper gives a third to each step. Edges carry the one-way information
+    again and few bits choose a tree, so here they get most.
     """
 
     singles: float = 0.2
@@ -71,7 +71,9 @@ class MST:
     def _tree(
         self, session: Session, pairs: Mapping[Columns, float], progress: Callable[[str, float], None]
     ) -> dict[Columns, float]:
-        """Edges that join what was not joined before, best first (Kruskal's algorithm with noisy choices), and their worth."""
+        """Edges that join what was not joined before, best first (Kruskal's algorithm
+        with noisy choices), and their worth.
+        """
         predicted = session.predictions(list(pairs))
         candidates = [Candidate(pair, predicted[pair], worth) for pair, worth in pairs.items()]
         group = {column: i for i, column in enumerate(session.columns)}

@@ -1,7 +1,7 @@
 r"""How many rows owners have: noisy counts of their degrees and of the rows themselves, put together.
 
-Clients of the wall. A table's rows are counted directly, with noise in proportion to the bound on what one unit owns, and
-owners are counted by their degree, in buckets up to a million. Both tell the number of rows within bounds.
+Clients of the wall. A table's rows are counted directly, with noise in proportion to the bound on what one unit owns,
+and owners are counted by their degree, in buckets up to a million. Both tell the number of rows within bounds.
 """
 
 from __future__ import annotations
@@ -30,14 +30,16 @@ GROUPS = 6
 BAND = 2.5
 """Standard deviations of the direct count that the number of rows in use stays within, whatever degrees say.
 
-Where degrees say the truth, holding them to this band costs :math:`\\sqrt{2 ((1 + z^2) Q(z) - z \\varphi(z))}`, a twentieth of a standard
-deviation at 2.5; at 2 a tenth, at 3 a fiftieth. So anything from 2 to 4 does.
+Where degrees say the truth, holding them to this band costs :math:`\\sqrt{2 ((1 + z^2) Q(z) - z \\varphi(z))}`,
+a twentieth of a standard deviation at 2.5; at 2 a tenth, at 3 a fiftieth. So anything from 2 to 4 does.
 """
 
 
 @dataclass(frozen=True)
 class Rows:
-    """A number of rows and its standard error. ``loose`` is how far degrees that are drawn may differ from it: where it is known by them, as far as they tell it."""
+    """A number of rows and its standard error. ``loose`` is how far degrees that are
+    drawn may differ from it: where it is known by them, as far as they tell it.
+    """
 
     rows: float
     sigma: float
@@ -52,15 +54,17 @@ class Rows:
 def combined(direct: Rows, owners: Rows, marginal: NoisyMarginal, edges: tuple[int, ...], *, bound: int) -> Rows:
     r"""How many rows a table has within bounds, by all counts of it: its own, and those of its ``owners`` by degree.
 
-    Buckets up to those that stand out of noise give a number :math:`R` of rows with variance v. Those above may be empty, or hold T owners of t rows. T
-    is what is left of all owners, :math:`\hat T \pm \sigma_T`; t is what is left of the ``direct`` count :math:`\hat N \pm s`,
-    :math:`D = \hat N - R`, with variance :math:`s^2 + v`; and :math:`m T \le t \le b T` for a tail that begins at degree m and a bound b. An empty
-    tail is weighed against one that lies anywhere in there, up to all n owners (a Bayes factor), with odds
+    Buckets up to those that stand out of noise give a number :math:`R` of rows with variance v. Those above may be
+    empty, or hold T owners of t rows. T is what is left of all owners, :math:`\hat T \pm \sigma_T`; t is what is left
+    of the ``direct`` count :math:`\hat N \pm s`, :math:`D = \hat N - R`, with variance :math:`s^2 + v`; and :math:`m T
+    \le t \le b T` for a tail that begins at degree m and a bound b. An empty tail is weighed against one that lies
+    anywhere in there, up to all n owners (a Bayes factor), with odds
 
     .. math:: \frac{n^2 (b - m) / 2}{2 \pi \sigma_T \sqrt{s^2 + v}} \exp\Bigl(-\frac{\chi^2_0 - \chi^2_1}{2}\Bigr)
 
-    of the residuals of either, times :math:`e^{z^2/2}` for a ``BAND`` of z: an empty tail is given up where counts contradict it as clearly as that. Taking unclear buckets for empty without that loses most of a table whose rows are in its tail. The mean of both stays
-    within ``BAND`` standard deviations of the direct count.
+    of the residuals of either, times :math:`e^{z^2/2}` for a ``BAND`` of z: an empty tail is given up where
+    counts contradict it as clearly as that. Taking unclear buckets for empty without that loses most of a table
+    whose rows are in its tail. The mean of both stays within ``BAND`` standard deviations of the direct count.
     """
     end = _end(marginal)
     below = _below(marginal, edges, end=end, bound=bound)
@@ -80,7 +84,8 @@ def combined(direct: Rows, owners: Rows, marginal: NoisyMarginal, edges: tuple[i
     share = direct.sigma**2 / spread**2
     without, within = (direct.rows - (left - t) * share for t in (0.0, float(nearest[1]) * spread))
     rows = empty * without + (1 - empty) * within
-    # Nothing but the direct count tells how many rows a tail has; and one that is taken for empty may hold what would fit best.
+    # Nothing but the direct count tells how many rows a tail has; and one that is taken
+    # for empty may hold what would fit best.
     told, room = direct.sigma * below.sigma / spread, BAND * direct.sigma
     error = math.hypot(math.sqrt(empty) * told, math.sqrt(1 - empty) * direct.sigma, within - without)
     rows = min(max(rows, direct.rows - room), direct.rows + room)
@@ -89,7 +94,9 @@ def combined(direct: Rows, owners: Rows, marginal: NoisyMarginal, edges: tuple[i
 
 
 def kept_share(marginal: NoisyMarginal, edges: tuple[int, ...], *, bound: int) -> float:
-    """Share of all rows that a ``bound`` on what one owner has leaves to be counted; 1 where no larger degree is beyond doubt."""
+    """Share of all rows that a ``bound`` on what one owner has leaves to be counted; 1
+    where no larger degree is beyond doubt.
+    """
     last = _tail(marginal)
     kept, every = (_below(marginal, edges, end=last + 1, bound=b) for b in (bound, edges[-1]))
     if edges[last] <= bound or kept is None or every is None:
@@ -117,9 +124,11 @@ def within_owners(child: Rows, owners: Rows, *, bound: int) -> tuple[Rows, Rows]
 
 
 def modest(child: Rows, owners: Rows, *, bound: int) -> Rows:
-    """A number of rows that may be mere noise, at most what is the middle between one and ``bound`` for each owner, on a scale of ratios.
+    """A number of rows that may be mere noise, at most what is the middle between one
+    and ``bound`` for each owner, on a scale of ratios.
 
-    Noise is in proportion to the product of all bounds up to the unit: three of 200 make a hundred million rows of twenty.
+    Noise is in proportion to the product of all bounds up to the unit: three of 200
+    make a hundred million rows of twenty.
 
     >>> modest(Rows(132e6, 800e6), Rows(500.0, 300.0), bound=400).rows
     10000.0
@@ -168,13 +177,14 @@ def degree_groups(
 ) -> tuple[int, ...]:
     """Join buckets of degrees into at most ``GROUPS`` groups for a table model; the last one ends where the tail does.
 
-    A few wide groups show how degrees depend on other columns far above the noise of many narrow ones; degrees within a group
-    are drawn from the fine counts afterwards. They are cut so that counts of rows per group, with the ``noise`` that a table
-    model will have in them, tell most about the links of a column with ``values`` values.
+    A few wide groups show how degrees depend on other columns far above the noise of many narrow ones; degrees within
+    a group are drawn from the fine counts afterwards. They are cut so that counts of rows per group, with the
+    ``noise`` that a table model will have in them, tell most about the links of a column with ``values`` values.
 
-    The tail begins where the count of rows in some run of buckets above is beyond doubt: one bucket of mere noise near a million would
-    outweigh all rows there are. Larger degrees are part of it, and it reaches up to ``TAIL`` times its beginning, and up to ``bound`` where owners are
-    known to have more ``rows`` than that leaves room for. Where nothing is beyond doubt, degrees up to ``bound`` are one group.
+    The tail begins where the count of rows in some run of buckets above is beyond doubt: one bucket of mere noise near
+    a million would outweigh all rows there are. Larger degrees are part of it, and it reaches up to ``TAIL`` times its
+    beginning, and up to ``bound`` where owners are known to have more ``rows`` than that leaves room for. Where nothing
+    is beyond doubt, degrees up to ``bound`` are one group.
     """
     last, top = _tail(marginal), _top(marginal, edges)
     if last == 0:
@@ -194,9 +204,11 @@ def degree_groups(
 
 
 def _tail(marginal: NoisyMarginal) -> int:
-    """Last bucket of degrees such that the count of some run of buckets from it on is beyond doubt; the first where there is none.
+    """Last bucket of degrees such that the count of some run of buckets from it on is
+    beyond doubt; the first where there is none.
 
-    Runs of one bucket, two, four and so on: a few rows show in a short one that drown in the noise of all buckets up to a million.
+    Runs of one bucket, two, four and so on: a few rows show in a short one that drown
+    in the noise of all buckets up to a million.
     """
     running = np.concatenate([[0.0], np.cumsum(marginal.counts.astype(np.float64))])
     cells, last = len(running) - 1, 0
@@ -211,7 +223,8 @@ def _tail(marginal: NoisyMarginal) -> int:
 def _end(marginal: NoisyMarginal) -> int:
     """Where buckets that stand out of noise end: those beyond doubt, and others above them.
 
-    The further a bucket is from those that do, the more it must stand out: there are as many more between in which noise may.
+    The further a bucket is from those that do, the more it must stand out: there are as
+    many more between in which noise may.
     """
     end = _tail(marginal) + 1
     while True:
@@ -235,8 +248,9 @@ def degree_histogram(
 ) -> tuple[tuple[int, ...], IntArray]:
     """Return the fine buckets of ``groups`` with their noisy counts; those of the tail but its first are one bucket.
 
-    The first bucket of the tail is there beyond doubt. Whether anything is above it is in doubt, so only as many rows are
-    drawn there as were counted up to the tail's end. Where the number of rows says that something is, up to the ``bound``, counts tell how it is spread.
+    The first bucket of the tail is there beyond doubt. Whether anything is above it is in
+    doubt, so only as many rows are drawn there as were counted up to the tail's end. Where the
+    number of rows says that something is, up to the ``bound``, counts tell how it is spread.
     """
     if len(groups) == 2:
         return groups, np.maximum(marginal.counts.sum(keepdims=True), 0)

@@ -1,4 +1,6 @@
-"""What of a table is worth modelling: determined columns are left out, rare categories are merged, both undone later."""
+"""What of a table is worth modelling: determined columns are left out, rare categories
+are merged, both undone later.
+"""
 
 from __future__ import annotations
 

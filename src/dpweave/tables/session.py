@@ -111,8 +111,8 @@ class Session:
     def shares(self, weights: Mapping[Columns, float]) -> list[float]:
         r"""Shares of a budget for measuring the keys of ``weights`` together.
 
-        At cost ρ a marginal r brings L1 noise proportional to :math:`n_r / \sqrt\rho`. The sum of these with weights w is
-        least for shares proportional to :math:`(w_r n_r)^{2/3}`.
+        At cost ρ a marginal r brings L1 noise proportional to :math:`n_r / \sqrt\rho`. The sum
+        of these with weights w is least for shares proportional to :math:`(w_r n_r)^{2/3}`.
         """
         return [(weight * self.noise(columns, 1.0)) ** (2 / 3) for columns, weight in weights.items()]
 
@@ -147,9 +147,9 @@ class Session:
     def merge_rare(self) -> None:
         """Merge the categories that are rare by all that was measured so far, and no others.
 
-        What is merged is modelled as one, so what a pair tells about it is lost: a faint first look must not decide for good.
-        Columns with structural zeros keep their categories, so that unmerging cannot break a zero. A column keeps its last
-        merge where the model would grow beyond its limit.
+        What is merged is modelled as one, so what a pair tells about it is lost: a faint first look
+        must not decide for good. Columns with structural zeros keep their categories, so that unmerging
+        cannot break a zero. A column keeps its last merge where the model would grow beyond its limit.
         """
         kept = {v for zero in self.zeros for v in zero.variables}
         before = self.reduction
@@ -211,11 +211,10 @@ class Session:
 def one_way(variable: int, measurements: Iterable[Measurement]) -> tuple[FloatArray, float]:
     r"""Counts of one variable by all measurements with it, and the noise that a category of its own brings.
 
-    Measurement i, of variance :math:`\sigma_i^2` per cell, sums :math:`n_i` cells to a count of precision
-    :math:`1 / (n_i \sigma_i^2)`, by which counts are averaged. Standard deviations of a category's cells add up to
-    :math:`n_i \sigma_i` where there is one measurement, and to
-    :math:`(\sum_i \sigma_i^{-2})^{1/2} / \sum_i (n_i \sigma_i^2)^{-1}` in general: the deviation of the average times the
-    root of the mean of :math:`n_i`.
+    Measurement i, of variance :math:`\sigma_i^2` per cell, sums :math:`n_i` cells to a count of precision :math:`1 /
+    (n_i \sigma_i^2)`, by which counts are averaged. Standard deviations of a category's cells add up to :math:`n_i
+    \sigma_i` where there is one measurement, and to :math:`(\sum_i \sigma_i^{-2})^{1/2} / \sum_i (n_i \sigma_i^2)^{-1}`
+    in general: the deviation of the average times the root of the mean of :math:`n_i`.
     """
     counts = np.zeros(())
     cells = precision = 0.0
@@ -233,7 +232,8 @@ def one_way(variable: int, measurements: Iterable[Measurement]) -> tuple[FloatAr
 def moved(variables: Variables, potential: FloatArray, before: Reduction, after: Reduction) -> FloatArray:
     """A potential over the codes of one reduction for those of another: where the next fit starts.
 
-    A code takes the potential of the one that its first category was in. Of a single variable's, it takes its categories' share.
+    A code takes the potential of the one that its first category was in. Of a single
+    variable's, it takes its categories' share.
     """
     for axis, v in enumerate(variables):
         old, new = before.merges[v], after.merges[v]

@@ -1,10 +1,10 @@
 r"""Columns woven one after the other, each shrunk towards independence of those before it.
 
-A table is a chain of one-to-many relations: every row is linked to one value of its next column. Each relation is fitted
-by the link learner (:mod:`dpweave.links.map_learner`): a column's own distribution is the average of all noisy marginals it is in,
-by their variances, and how it depends on the columns before comes from noisy pairs, shrunk by empirical Bayes. Where noise
-drowns a dependence the column stays independent, so at small budgets this beats models that fit what they measured as if
-it were true.
+A table is a chain of one-to-many relations: every row is linked to one value of its next column. Each relation is
+fitted by the link learner (:mod:`dpweave.links.map_learner`): a column's own distribution is the average of all noisy
+marginals it is in, by their variances, and how it depends on the columns before comes from noisy pairs, shrunk by
+empirical Bayes. Where noise drowns a dependence the column stays independent, so at small budgets this beats models
+that fit what they measured as if it were true.
 
 Formal guarantees: a client of the window; spends exactly ``rho``.
 """
@@ -46,7 +46,9 @@ PICTURE_ROWS = 20_000
 
 @dataclass(frozen=True)
 class WovenTable:
-    """Noisy one-way marginals in the order of weaving, and for each column but the first the pairs that were measured."""
+    """Noisy one-way marginals in the order of weaving, and for each column but the
+    first the pairs that were measured.
+    """
 
     shape: Mapping[str, int]
     rows: float
@@ -115,8 +117,9 @@ class Woven:
     ) -> WovenTable:
         r"""Measure every column and pair that matters at once; weaving goes from the smallest column to the largest.
 
-        The L1 noise of n cells at cost ρ grows as :math:`n / \sqrt\rho`; a sum of such terms with weights w is least for
-        shares proportional to :math:`(w n)^{2/3}`. A set of more columns in the workload lends its weight to its pairs.
+        The L1 noise of n cells at cost ρ grows as :math:`n / \sqrt\rho`; a sum of such
+        terms with weights w is least for shares proportional to :math:`(w n)^{2/3}`. A
+        set of more columns in the workload lends its weight to its pairs.
         """
         Session(window, rho=rho, rows=rows, structure=structure)  # its checks: budget, sizes, contradictions
         if structure.zeros or structure.dependencies:

@@ -1,11 +1,12 @@
 """Self-references without circles: rows that must not lead back to themselves hang on rows that come before them.
 
-What comes before is told by an ordered column where links run along one (a year of birth, a rank): then every link has to, and no
-line is longer than the column has steps. Elsewhere lines are followed from the rows that lead nowhere, and cut where they run in
-circles or grow longer than a random family of this size would.
+What comes before is told by an ordered column where links run along one (a year of birth, a rank): then every
+link has to, and no line is longer than the column has steps. Elsewhere lines are followed from the rows that
+lead nowhere, and cut where they run in circles or grow longer than a random family of this size would.
 
-A link that cannot stay moves to the target of another row's link that can, taken at the same time or depth, so that new targets are
-like the learned ones; no target gets more rows than its bound. Where links stay within units, it moves to any row of its unit that comes before.
+A link that cannot stay moves to the target of another row's link that can, taken at the same
+time or depth, so that new targets are like the learned ones; no target gets more rows than
+its bound. Where links stay within units, it moves to any row of its unit that comes before.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ def told_time(columns: list[IntArray], links: list[IntArray], rng: np.random.Gen
 
     Rows without a value come just before the first row that leads to them, or after what they lead to, or anywhere.
 
-    >>> told_time([np.repeat([2, 1, 0], 10)], [np.r_[np.arange(10, 30), [-1] * 10]], np.random.default_rng(0))[[0, 10, 20]]
+    >>> years, parents = np.repeat([2, 1, 0], 10), np.r_[np.arange(10, 30), [-1] * 10]
+    >>> told_time([years], [parents], np.random.default_rng(0))[[0, 10, 20]]
     array([2, 1, 0])
     """
     best, clearest = None, 0.0
@@ -102,7 +104,9 @@ def settle(
     rng: np.random.Generator,
     units: Sequence[IntArray | None] | None = None,
 ) -> None:
-    """Follow lines from the rows that lead nowhere; move links of rows in circles, or too deep, until every line ends."""
+    """Follow lines from the rows that lead nowhere; move links of rows in circles, or
+    too deep, until every line ends.
+    """
     units = [None] * len(links) if units is None else units
     most = longest(links)
     while True:
@@ -127,8 +131,8 @@ def settle(
 def longest(links: list[IntArray]) -> int:
     """How deep lines may grow: beyond, fewer than one row in a hundred would be by chance, given how many lead nowhere.
 
-    If a share q of rows leads nowhere and the others to any row, depths are geometric; a tree that doubles at every second step is
-    never deeper than 2 log2(n / roots).
+    If a share q of rows leads nowhere and the others to any row, depths are geometric;
+    a tree that doubles at every second step is never deeper than 2 log2(n / roots).
     """
     rows = len(links[0])
     roots = max(int(np.logical_and.reduce([k < 0 for k in links]).sum()), 1)
@@ -138,7 +142,8 @@ def longest(links: list[IntArray]) -> int:
 
 
 def depths(links: list[IntArray], most: int) -> IntArray:
-    """Steps of the longest line from each row to one that leads nowhere; -1 for circles and what is deeper than ``most``.
+    """Steps of the longest line from each row to one that leads nowhere; -1 for circles
+    and what is deeper than ``most``.
 
     >>> depths([np.array([-1, 0, 1, 4, 3])], 9)
     array([ 0,  1,  2, -1, -1])
@@ -164,7 +169,8 @@ def _in_circles(links: list[IntArray], loose: Mask) -> Mask:
         if (core == (core & led)).all():
             break
         core &= led
-    # What is left lies on circles or between them and deep ends; rows all of whose targets are settled are no part of one.
+    # What is left lies on circles or between them and deep ends; rows all of whose
+    # targets are settled are no part of one.
     while core.any():
         held = np.zeros(len(core), dtype=bool)
         for link in links:
@@ -185,11 +191,12 @@ def rehang(
     rng: np.random.Generator,
     unit: IntArray | None = None,
 ) -> None:
-    """Give ``rows`` targets that rows of time ``at`` (or the nearest before) have; else that earlier rows have; else earlier rows.
+    """Give ``rows`` targets that rows of time ``at`` (or the nearest before) have; else
+    that earlier rows have; else earlier rows.
 
-    ``time`` says what comes before what: a link is right if its target's time is below its row's. Only targets of right links are
-    given, which come before ``at`` too. Where ``bound`` leaves no room among any of these, a row leads nowhere. With ``unit``s, a row is given any earlier row of
-    its own one.
+    ``time`` says what comes before what: a link is right if its target's time is below its row's. Only
+    targets of right links are given, which come before ``at`` too. Where ``bound`` leaves no room among
+    any of these, a row leads nowhere. With ``unit``s, a row is given any earlier row of its own one.
     """
     if unit is not None:
         links[rows] = -1

@@ -1,4 +1,6 @@
-"""Targets of foreign keys that are not learned, and what is mended in those that are: pairs that repeat too seldom or too often."""
+"""Targets of foreign keys that are not learned, and what is mended in those that are:
+pairs that repeat too seldom or too often.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ def random_targets(
 
 
 def may_be_null(state: WeavingState, name: str, key: ForeignKey) -> Mask:
-    """Rows whose ``key`` may lead nowhere: one of its columns may be null, and no other key that leads somewhere fills it."""
+    """Rows whose ``key`` may lead nowhere: one of its columns may be null, and no other
+    key that leads somewhere fills it.
+    """
     table = state.plan.database[name]
     free = np.zeros(state.rows[name], dtype=bool)
     for column in key.columns:
@@ -67,7 +71,8 @@ def may_be_null(state: WeavingState, name: str, key: ForeignKey) -> Mask:
 
 
 def _agreement(state: WeavingState, plan: TablePlan, key: ForeignKey) -> tuple[IntArray, IntArray]:
-    """Group children and parents by the columns that ``key`` shares with keys wired before, or by their units; only equals may meet.
+    """Group children and parents by the columns that ``key`` shares with keys wired
+    before, or by their units; only equals may meet.
 
     Children that have none of these values yet are in the group -1 and may meet anyone.
     """
@@ -128,7 +133,9 @@ def home_of(state: WeavingState, name: str, key: ForeignKey, rows: IntArray) -> 
 
 
 def bring_home(state: WeavingState, name: str, key_name: str) -> None:
-    """Give rows that were led out of their unit, by a method that knows none or with both keys of a junction at once, any target within it."""
+    """Give rows that were led out of their unit, by a method that knows none or with
+    both keys of a junction at once, any target within it.
+    """
     links, key = state.links[name, key_name], state.plan.table[name].key[key_name]
     here, there = _agreement(state, state.plan.table[name], key.key)
     led = np.flatnonzero(links >= 0)
@@ -193,7 +200,9 @@ def _alike(codes: Sequence[IntArray], rows: int) -> IntArray:
 
 
 def separate(state: WeavingState, name: str, uniques: Sequence[tuple[str, ...]]) -> None:
-    """Make rows distinct where keys made of foreign keys alone say so: let them exchange targets, and leave out what repeats all the same."""
+    """Make rows distinct where keys made of foreign keys alone say so: let them
+    exchange targets, and leave out what repeats all the same.
+    """
     foreign = state.plan.database[name].foreign_keys
     covered = {c for k in foreign for c in k.columns}
     made = {u: [k for k in foreign if set(k.columns) <= set(u)] for u in uniques if u and set(u) <= covered}
@@ -205,7 +214,8 @@ def separate(state: WeavingState, name: str, uniques: Sequence[tuple[str, ...]])
         last = None if bound_home else next((k for k in reversed(keys) if k.target != name), None)
         if len(keys) > 1 and last and not any(_wired(state, name, c, but=last) for c in last.columns):
             _exchange(state, name, [*(k for k in keys if k != last), last], state.rng("separate", name, *unique))
-    # What was exchanged for one key may repeat in another, and values that are made up by position change with rows that are left out.
+    # What was exchanged for one key may repeat in another, and values that are made up
+    # by position change with rows that are left out.
     rows = -1
     while rows != state.rows[name]:
         rows = state.rows[name]
@@ -215,11 +225,13 @@ def separate(state: WeavingState, name: str, uniques: Sequence[tuple[str, ...]])
 
 
 def _exchange(state: WeavingState, name: str, keys: list[ForeignKey], rng: np.random.Generator) -> None:
-    """Let rows that repeat a combination of targets exchange the last one with others, which keeps every degree as it is.
+    """Let rows that repeat a combination of targets exchange the last one with others,
+    which keeps every degree as it is.
 
-    Partners are at first rows that the fit of that key cannot tell from them or whose target it cannot tell from theirs, so that what was learned stays;
-    then rows with the same columns of their own, whoever owns them; then any rows. An
-    exchange is made if it repeats nothing that is there or was: so a round looks at the rows that still repeat alone.
+    Partners are at first rows that the fit of that key cannot tell from them or whose target it cannot tell from
+    theirs, so that what was learned stays; then rows with the same columns of their own, whoever owns them; then any
+    rows. An exchange is made if it repeats nothing that is there or was: so a round looks at the rows that still repeat
+    alone.
     """
     again = np.flatnonzero(_repeats(state, name, keys))
     if not len(again):
@@ -252,7 +264,9 @@ def _exchange(state: WeavingState, name: str, keys: list[ForeignKey], rng: np.ra
 
 
 def _kinds(state: WeavingState, name: str, key: ForeignKey) -> Iterator[IntArray]:
-    """Numbers of rows that are alike, wider and wider: by what the links of ``key`` were learned on, by what their targets were, by their own columns, all."""
+    """Numbers of rows that are alike, wider and wider: by what the links of ``key``
+    were learned on, by what their targets were, by their own columns, all.
+    """
     found = [r for r in relations(state.plan) if (r.table, r.key, r.joint) == (name, key.name, None)]
     rows, left = state.rows[name], [a for r in found for _, a in r.left]
     yield _alike([state.seen(name, a) for a in left], rows)

@@ -1,10 +1,10 @@
 """Large databases in parts: each a small database of its own, woven by itself, so that memory does not grow.
 
 A database of more than :data:`PART_VALUES` values is divided into parts of about that size. A part has its share of the
-rows of every **divided** table, linked among themselves. Tables that are small, or cannot be divided, are **common**: they
-are woven whole, with the first part, and the rows of every part may lead to them, as they may to public tables. What one
-part must know of the parts before it is in the :class:`SharedRows`: how many rows there are, how far numbering has come inside
-keys that hold a common row, and which values a rule has settled.
+rows of every **divided** table, linked among themselves. Tables that are small, or cannot be divided, are **common**:
+they are woven whole, with the first part, and the rows of every part may lead to them, as they may to public tables.
+What one part must know of the parts before it is in the :class:`SharedRows`: how many rows there are, how far numbering
+has come inside keys that hold a common row, and which values a rule has settled.
 
 A database of one part is woven as if there were none of this.
 """
@@ -104,10 +104,10 @@ class SharedRows:
 def divide(plan: Plan, rows: Mapping[str, float]) -> tuple[int, frozenset[str]]:
     """How many parts a database with these expected ``rows`` has, and which private tables are common to them.
 
-    Common is what must be: a table whose key is made of foreign keys alone that all lead to public or common rows, since
-    two parts could make the same one, and whatever a common table leads to. Common is further, smallest first and as long
-    as all that this brings along stays within a part's size: a protected table that owns nothing, since the links to it
-    are then spread over all of its rows; and one of which a part would have too few rows.
+    Common is what must be: a table whose key is made of foreign keys alone that all lead to public or common rows,
+    since two parts could make the same one, and whatever a common table leads to. Common is further, smallest first and
+    as long as all that this brings along stays within a part's size: a protected table that owns nothing, since the
+    links to it are then spread over all of its rows; and one of which a part would have too few rows.
     """
     private = plan.promise.private
     values = {name: rows[name] * max(len(plan.database[name].columns), 1) for name in private}
@@ -153,7 +153,9 @@ class Woven:
 
 
 class Parts(Mapping[str, Any]):
-    """Tables by name that are woven part by part: once for whoever takes the parts, and whole if a table is asked for."""
+    """Tables by name that are woven part by part: once for whoever takes the parts, and
+    whole if a table is asked for.
+    """
 
     def __init__(self, weave: Callable[[], Iterable[Woven]], names: Iterable[str], count: int) -> None:
         self._weave = weave

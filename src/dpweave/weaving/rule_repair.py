@@ -30,10 +30,10 @@ def obey(
 ) -> dict[str, int]:
     """Make a database keep all rules, in place; return how many rows each of them had to change.
 
-    A dependent value gives way to the commonest one of its group. A row whose two values stand the wrong way round swaps
-    them. Then values are only ever raised, up to what must not be above them, until nothing is left to raise: this ends,
-    since no value passes the largest one there was. ``settled`` holds, by rule, what dependent values of earlier rows are;
-    rows that are new follow it and add to it.
+    A dependent value gives way to the commonest one of its group. A row whose two values stand the wrong way round
+    swaps them. Then values are only ever raised, up to what must not be above them, until nothing is left to raise:
+    this ends, since no value passes the largest one there was. ``settled`` holds, by rule, what dependent values of
+    earlier rows are; rows that are new follow it and add to it.
     """
     changed = dict.fromkeys(map(str, rules), 0)
     ordered = [r for r in rules if isinstance(r, Ordered)]

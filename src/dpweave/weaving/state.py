@@ -1,4 +1,6 @@
-"""A database in the making: how many rows each table has, their codes, and where each foreign key leads, by position."""
+"""A database in the making: how many rows each table has, their codes, and where each
+foreign key leads, by position.
+"""
 
 from __future__ import annotations
 

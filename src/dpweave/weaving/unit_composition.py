@@ -1,4 +1,6 @@
-"""Which rows come together in one unit: those that lead to each other there (a household has the father of its child)."""
+"""Which rows come together in one unit: those that lead to each other there (a
+household has the father of its child).
+"""
 
 from __future__ import annotations
 
@@ -32,9 +34,11 @@ _ROUNDS = 6
 
 
 def make_room(state: WeavingState, own: Relation, fits: Fits) -> None:
-    """Let rows that will lead to others within their unit exchange places with others until there is a row for each of their keys.
+    """Let rows that will lead to others within their unit exchange places with others
+    until there is a row for each of their keys.
 
-    ``own`` is the relation of rows to their owners. Every unit keeps its number of rows; who exchanges places is drawn by what is known of rows and owners.
+    ``own`` is the relation of rows to their owners. Every unit keeps its number of
+    rows; who exchanges places is drawn by what is known of rows and owners.
     """
     name, owners = own.table, state.links[own.table, own.key]
     wants = np.zeros(state.rows[name], dtype=np.int64)
@@ -94,7 +98,8 @@ def _exchanged(
 
 
 def move_in(state: WeavingState, relation: Relation, fits: Fits, problem: LinkProblem, rows: IntArray) -> None:
-    """Give units of which some ``rows`` lead to others within them a row that suits these, and its place to the one it replaces.
+    """Give units of which some ``rows`` lead to others within them a row that suits
+    these, and its place to the one it replaces.
 
     Only rows move that lead to nobody within their unit and that nobody is led to yet.
     """
@@ -143,7 +148,9 @@ def _in_time(
     *,
     rng: np.random.Generator,
 ) -> Claims:
-    """Let units choose anew whose rows would lead to one that does not come before them, where a column tells what does (:mod:`dpweave.weaving.acyclic_keys`)."""
+    """Let units choose anew whose rows would lead to one that does not come before
+    them, where a column tells what does (:mod:`dpweave.weaving.acyclic_keys`).
+    """
     target, links = _led_to(found, left.unit), np.full(len(right.unit), -1, dtype=np.int64)
     links[rows] = target
     time = told_time(columns, [links], rng)
@@ -158,7 +165,9 @@ def _in_time(
 
 
 def _kept_bound(state: WeavingState, relation: Relation, links: IntArray) -> IntArray | None:
-    """Let links beyond the bound of their target lead nowhere, and return how many more each row may have; None without a bound."""
+    """Let links beyond the bound of their target lead nowhere, and return how many more
+    each row may have; None without a bound.
+    """
     name, key = relation.table, state.plan.table[relation.table].key[relation.key]
     bound = 1 if state.plan.database[name].is_unique(key.key.columns) else key.max_degree
     if bound is None:

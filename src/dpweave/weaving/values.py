@@ -122,9 +122,10 @@ class Values:
 def sequenced(table: Table, plan: TablePlan) -> dict[str, list[ForeignKey]]:
     """Return the columns that are numbered to keep keys unique, each with the foreign keys it is numbered within.
 
-    Rows agree on the columns of a foreign key where they have the same target, so a number that is unique among rows with the same
-    targets makes a key unique whose other columns are all of those keys' columns and no less. Where some of its columns belong to
-    keys that have others besides, or the number has to serve two keys, rows are numbered through.
+    Rows agree on the columns of a foreign key where they have the same target, so a number that is unique among rows
+    with the same targets makes a key unique whose other columns are all of those keys' columns and no less. Where some
+    of its columns belong to keys that have others besides, or the number has to serve two keys, rows are numbered
+    through.
     """
     foreign = {c for k in table.foreign_keys for c in k.columns}
     out: dict[str, list[ForeignKey]] = {}

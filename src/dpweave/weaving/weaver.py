@@ -52,7 +52,8 @@ if TYPE_CHECKING:
     from dpweave.weaving.parts import Part, SharedRows
 
 MOST_UNSEEN = 1000
-"""Degrees may call for this many times the rows that were counted within bounds; more is taken for an error of theirs."""
+"""Degrees may call for this many times the rows that were counted within bounds; more is taken for an error of theirs.
+"""
 
 _PILOT = 2000
 """Rows from which the mean degree of a table's rows is guessed before any are woven."""
@@ -72,12 +73,18 @@ class Blueprint:
     repetitions: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """For junctions whose pairs may repeat: the share of linked rows that do, and its standard error."""
     loose: Mapping[str, float] = field(default_factory=dict)
-    """By how many rows degrees that are drawn may differ from a table's size (:class:`dpweave.tables.owned_row_counts.Rows`)."""
+    """By how many rows degrees that are drawn may differ from a table's size
+    (:class:`dpweave.tables.owned_row_counts.Rows`).
+    """
     popularity: Mapping[tuple[str, str], FloatArray] = field(default_factory=dict)
-    """For keys to public tables, as (table, key), whose targets were counted one by one: how often each is led to, mean 1."""
+    """For keys to public tables, as (table, key), whose targets were counted one by
+    one: how often each is led to, mean 1.
+    """
 
     def whole(self, table: str) -> float:
-        """Rows of a table at scale 1: a public number, those that were brought, where it was made elsewhere, else its noisy size."""
+        """Rows of a table at scale 1: a public number, those that were brought, where
+        it was made elsewhere, else its noisy size.
+        """
         fitted, declared = self.tables.get(table), self.plan.table[table].public_rows
         if declared is not None:
             return float(declared)
@@ -92,15 +99,18 @@ class Blueprint:
 
     @cached_property
     def kept(self) -> Mapping[str, float]:
-        """Share of a table's rows that bounds on what one row owns leave to be counted, by what degrees say of the others."""
+        """Share of a table's rows that bounds on what one row owns leave to be counted,
+        by what degrees say of the others.
+        """
         whole = self.expected_rows(1.0)
         return {name: size / whole[name] if 0 < size < whole[name] else 1.0 for name, size in self.sizes.items()}
 
     def lost_links(self, table: str, key: str) -> float:
-        """Share of the rows without a target by a linking key that have one in truth: its row was cut off by its owner's bound.
+        """Share of the rows without a target by a linking key that have one in truth:
+        its row was cut off by its owner's bound.
 
-        Of links to rows of which a share k is kept, a share k is seen. So if s of the rows have a target that is seen, about
-        min(s/k, 1) have one.
+        Of links to rows of which a share k is kept, a share k is seen. So if s of the
+        rows have a target that is seen, about min(s/k, 1) have one.
         """
         target = self.plan.database[table].key[key].target
         seen = self.share(table, key)
@@ -119,9 +129,10 @@ class Blueprint:
     def agreeing(self, table: str, key: str, degrees: IntArray, rng: np.random.Generator) -> IntArray:
         """Scale degrees so that bounds leave about as many rows of ``table`` per owner as were counted.
 
-        Degrees come from a table model and from buckets, each with noise of its own, and larger ones than stand out of it are not seen. Of rows that
-        may lack an owner, the number that have one is known less well, so that degrees are never lowered to it. Of rows that may be blank
-        (Theorem 8) fewer are counted than owners have, so that their degrees stand.
+        Degrees come from a table model and from buckets, each with noise of its own, and larger ones than stand out of
+        it are not seen. Of rows that may lack an owner, the number that have one is known less well, so that degrees
+        are never lowered to it. Of rows that may be blank (Theorem 8) fewer are counted than owners have, so that their
+        degrees stand.
         """
         bound, most = self.plan.promise.bounds[table, key], int(self._degree_groups(table, key)[-1]) - 1
         if is_single(self.plan, table, key) or self.plan.promise.may_blank(table):
@@ -136,9 +147,11 @@ class Blueprint:
         return match_total(degrees, min(round(total), most * len(degrees)), cap=most, rng=rng)
 
     def exactly(self, table: str, key: str, degrees: IntArray, total: int, rng: np.random.Generator) -> IntArray:
-        """Scale degrees so that they add up to the ``total`` of a public number of rows, as far as declared limits allow.
+        """Scale degrees so that they add up to the ``total`` of a public number of
+        rows, as far as declared limits allow.
 
-        The largest degree that stands out of noise is no limit here: the number is certain, and how large degrees get is not.
+        The largest degree that stands out of noise is no limit here: the number is
+        certain, and how large degrees get is not.
         """
         most = max(int(self._degree_groups(table, key)[-1]) - 1, -(-total // max(len(degrees), 1)))
         planned = self.plan.table[table].key[key]
@@ -191,7 +204,9 @@ class Linker(Protocol):
 
 
 class Weaver:
-    """One synthetic database in the making, or a part of one. The same blueprint, scale and seed always weave the same one."""
+    """One synthetic database in the making, or a part of one. The same blueprint, scale
+    and seed always weave the same one.
+    """
 
     def __init__(
         self,
@@ -214,7 +229,9 @@ class Weaver:
         """How many rows each constraint changed, and how many fall short of repeating a pair."""
 
     def weave(self) -> dict[str, pa.Table]:
-        """Make every table: private ones from what was released, public ones as they are. Later parts leave these out."""
+        """Make every table: private ones from what was released, public ones as they
+        are. Later parts leave these out.
+        """
         import pyarrow as pa
 
         self.wire()
@@ -424,7 +441,9 @@ class Weaver:
     def _known_degrees(
         self, relation: Relation, problem: LinkProblem, rows: IntArray, rng: np.random.Generator
     ) -> Degrees:
-        """Degrees that were synthesised with their rows, made to fit the number of links; where there are none, their bound."""
+        """Degrees that were synthesised with their rows, made to fit the number of
+        links; where there are none, their bound.
+        """
         key = relation.joint or relation.key
         degrees = self._degrees(relation.table, key)
         if relation.kind == "one-to-one":
@@ -445,7 +464,9 @@ class Weaver:
         return Degrees(right=degrees, right_seen=share)
 
     def _counted(self, name: str, rows: IntArray) -> FloatArray:
-        """How much of each of some rows the view shows: of a row whose owner has more than the bound, in any step up to the unit, a part."""
+        """How much of each of some rows the view shows: of a row whose owner has more
+        than the bound, in any step up to the unit, a part.
+        """
         share, at = np.ones(len(rows)), rows
         for table, key in self._plan.promise.chain(name):
             links = self._cloth.links.get((table, key), rows[:0])
@@ -458,9 +479,11 @@ class Weaver:
         return share
 
     def _bound(self, relation: Relation) -> int | IntArray | None:
-        """How many rows may lead to one in this part, where counts show no more: by promise, or because the others were cut off.
+        """How many rows may lead to one in this part, where counts show no more: by
+        promise, or because the others were cut off.
 
-        Under ``entity`` a row that must have a target has one beyond the bound too, so that degrees are not known to end there.
+        Under ``entity`` a row that must have a target has one beyond the bound too, so
+        that degrees are not known to end there.
         """
         table, promise = self._plan.database[relation.table], self._plan.promise
         key = table.key[relation.key]
@@ -519,9 +542,11 @@ class Weaver:
     def _side(
         self, base: str, attributes: Mapping[str, Attribute], rows: IntArray, *, way: str = ""
     ) -> tuple[dict[str, IntArray], dict[str, tuple[str, float]]]:
-        """Codes of one side's rows, and which columns only a share of them have: beyond a private row that may not be there.
+        """Codes of one side's rows, and which columns only a share of them have: beyond
+        a private row that may not be there.
 
-        Such rows are no part of counts over these columns. So there they get the codes of others, the same for all columns of one way.
+        Such rows are no part of counts over these columns. So there they get the codes
+        of others, the same for all columns of one way.
         """
         codes = {n: self._cloth.seen(base, a)[rows] for n, a in attributes.items()}
         reach: dict[str, tuple[str, float]] = {}
@@ -537,7 +562,9 @@ class Weaver:
         return codes, reach
 
     def _may_repeat(self, relation: Relation) -> bool:
-        """Whether rows may be chosen anew for their owners: not those made elsewhere, nor those that are linked already."""
+        """Whether rows may be chosen anew for their owners: not those made elsewhere,
+        nor those that are linked already.
+        """
         name = relation.table
         owned = relation.joint is None and self._plan.promise.is_owning(name, relation.key)
         elsewhere = isinstance(self._fabric.tables.get(name), ExternalTable)

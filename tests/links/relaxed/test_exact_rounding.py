@@ -28,8 +28,9 @@ CASES = {
 def draw(sampler: Sampler, b: np.ndarray, draws: int, seed: int) -> np.ndarray:
     """Indicators of ``draws`` independent samples.
 
-    Copies of ``b`` one after the other are sampled independently by the pivotal scheme: each ends at a border, where
-    nothing is handed on (all sums are exact here). The recursive scheme merges across copies, so it is called each time.
+    Copies of ``b`` one after the other are sampled independently by the pivotal scheme:
+    each ends at a border, where nothing is handed on (all sums are exact here). The
+    recursive scheme merges across copies, so it is called each time.
     """
     rng = np.random.default_rng(seed)
     chosen = np.zeros(draws * len(b), dtype=bool)

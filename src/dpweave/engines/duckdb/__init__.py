@@ -1,5 +1,5 @@
 """DuckDB files, and the engine under data frames and folders.
 
-``catalogue`` reads tables and keys, ``types`` maps types both ways, ``source`` counts private rows, ``sink`` writes a copy.
-Only the Curator may use ``source``. Start with ``source``.
+``catalogue`` reads tables and keys, ``types`` maps types both ways, ``source`` counts private
+rows, ``sink`` writes a copy. Only the Curator may use ``source``. Start with ``source``.
 """

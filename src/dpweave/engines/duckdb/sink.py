@@ -108,7 +108,9 @@ def _create(connection: Any, database: Database, table: Table, keys: list[Foreig
 
 
 def _insert(connection: Any, table: Table, stream: Stream, *, into: str) -> None:
-    """Insert a stream, some batches to a transaction: DuckDB holds all of one in memory. (A draft that fails is deleted.)"""
+    """Insert a stream, some batches to a transaction: DuckDB holds all of one in
+    memory. (A draft that fails is deleted.)
+    """
     columns = names(c.name for c in table.columns)
     batches = iter(stream)
     for first in batches:

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from dpweave.schema.database import Database, Table, Type
 
 _LOOSE = frozenset({"decimal", "time", "timestamp"})
-"""Kinds that are cast: ``HUGEINT`` holds more than a decimal, times with a zone or in nanoseconds compare with no plain one."""
+"""Kinds that are cast: ``HUGEINT`` holds more than a decimal, times with a zone or in
+nanoseconds compare with no plain one.
+"""
 SPARE_NUMBERS = 1_000_000
 """Row numbers that may lead nowhere before a copy of the table is cheaper than arrays with gaps."""
 
@@ -27,8 +29,8 @@ SPARE_NUMBERS = 1_000_000
 class DuckDBSource(Source):
     """Tables of a DuckDB connection, or views that stand for frames and files.
 
-    For views, ``schema`` says what they are to the outside, ``stored`` in which types DuckDB sees them, and ``numbered``
-    which of them have a twin (:func:`twin`) with one more column, :data:`ROW`.
+    For views, ``schema`` says what they are to the outside, ``stored`` in which types DuckDB sees
+    them, and ``numbered`` which of them have a twin (:func:`twin`) with one more column, :data:`ROW`.
     """
 
     embedded = True
@@ -106,7 +108,9 @@ class DuckDBSource(Source):
         return database_table(self.connection, stored.bare_name, schema, namespace=stored.namespace)
 
     def _raw_with_numbers(self, stored: Table) -> ibis.Table | None:
-        """Rows of a view are numbered by whoever made it; those of a table by ``rowid``, unless deletions left many gaps."""
+        """Rows of a view are numbered by whoever made it; those of a table by
+        ``rowid``, unless deletions left many gaps.
+        """
         import ibis
 
         raw = self._raw(stored, stored)
@@ -210,7 +214,7 @@ def reason(error: Exception) -> str | None:
         return "a table or column is no longer there"
     if isinstance(error, duckdb.InvalidInputException) and str(error).startswith("Invalid Input Error: CSV Error"):
         return (
-            "a CSV file has a line that does not fit its header: too many or too few fields, a quote that is never closed, "
-            "or bytes that are not UTF-8; mend the file"
+            "a CSV file has a line that does not fit its header: too many or too few fields, a quote that is never"
+            " closed, or bytes that are not UTF-8; mend the file"
         )
     return None

@@ -110,8 +110,8 @@ def _view(connection: Any, name: str, path: Path) -> tuple[Table, bool]:
 def _parquet_numbers(connection: Any, files: list[str]) -> str | None:
     """Return an expression that numbers the rows of a Parquet file by their place in it; None where none is lasting.
 
-    That is so for several files: DuckDB may leave out some that a query filters away, as it does in ``key=value`` folders,
-    and counts the others anew.
+    That is so for several files: DuckDB may leave out some that a query filters away,
+    as it does in ``key=value`` folders, and counts the others anew.
     """
     import duckdb
 

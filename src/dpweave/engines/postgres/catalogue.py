@@ -82,8 +82,9 @@ def left_out_by_postgres(connection: Any) -> tuple[str, ...]:
     """Return CHECK constraints and views, in words."""
     checks = catalogue_rows(
         connection,
-        "SELECT c.relname, pg_get_constraintdef(k.oid) FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid "
-        f"JOIN pg_namespace n ON n.oid = c.relnamespace WHERE k.contype = 'c' AND NOT c.relispartition AND {_SYSTEM} ORDER BY k.oid",
+        "SELECT c.relname, pg_get_constraintdef(k.oid) FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid JOIN"
+        f" pg_namespace n ON n.oid = c.relnamespace WHERE k.contype = 'c' AND NOT c.relispartition AND {_SYSTEM} ORDER"
+        " BY k.oid",
     )
     views = catalogue_rows(
         connection,

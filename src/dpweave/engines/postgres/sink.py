@@ -43,7 +43,9 @@ def write_postgres(database: Database, streams: Mapping[str, Stream], url: str, 
 
 
 def require_room(database: Database, url: str, *, overwrite: bool) -> None:
-    """Refuse a database that cannot be reached or has one of the tables already, or where they cannot be made: they are, and unmade."""
+    """Refuse a database that cannot be reached or has one of the tables already, or
+    where they cannot be made: they are, and unmade.
+    """
     import psycopg
 
     connection = connect(url, error=TargetError)
@@ -85,7 +87,8 @@ def _taken(connection: Any, database: Database) -> list[Table]:
 def _refuse(taken: list[Table], *, where: str) -> None:
     if taken:
         raise TargetError(
-            f"{where} has a table {taken[0].name!r} already; choose another database, or overwrite it with --force (overwrite=True in Python)"
+            f"{where} has a table {taken[0].name!r} already; choose another database, or overwrite it with --force"
+            " (overwrite=True in Python)"
         )
 
 

@@ -69,8 +69,8 @@ class PostgresSource(Source):
         with self.masked("the session cannot be set up"):
             if self._one("SHOW server_encoding") == "SQL_ASCII":
                 raise SourceError(
-                    f"{name}: the database is encoded as SQL_ASCII, so that a text may hold bytes of any encoding and reading "
-                    "it could fail after the budget is spent; copy it into a database encoded as UTF8"
+                    f"{name}: the database is encoded as SQL_ASCII, so that a text may hold bytes of any encoding and"
+                    " reading it could fail after the budget is spent; copy it into a database encoded as UTF8"
                 )
             self.can_materialise = owned and self._one("SELECT has_database_privilege(current_database(), 'TEMP')")
 
@@ -117,8 +117,8 @@ class PostgresSource(Source):
     def _proves_primary_key(self, stored: Table) -> bool:
         """Whether the key's index is valid, is checked at once, and covers all rows that a query gives.
 
-        It covers none of the rows of tables that inherit from this one, which a query gives as well. Keys of partitioned
-        tables are checked by us too.
+        It covers none of the rows of tables that inherit from this one, which a query
+        gives as well. Keys of partitioned tables are checked by us too.
         """
         with self.masked("its catalogue cannot be read"):
             return bool(self._one(_PROOF, self._namespace(stored), stored.bare_name))
@@ -133,8 +133,8 @@ class PostgresSource(Source):
         for child, parent in ((named.get((a, b)), named.get((c, d))) for a, b, c, d in related):
             if child and parent:
                 raise SourceError(
-                    f"table {child!r} of {self.name} inherits from {parent!r}, so that its rows are rows of both; leave one "
-                    "of the two out of the plan"
+                    f"table {child!r} of {self.name} inherits from {parent!r}, so that its rows are rows of both; leave"
+                    " one of the two out of the plan"
                 )
 
     def _require_readable(self, table: Table) -> None:
@@ -275,7 +275,9 @@ def wrap_postgres(connection: Any) -> PostgresSource:
 
 
 def _total_loaders() -> dict[str, Any]:
-    """Read dates that Python cannot hold (infinity, BC, past the year 9999, 24 o'clock) as null instead of failing on them."""
+    """Read dates that Python cannot hold (infinity, BC, past the year 9999, 24 o'clock)
+    as null instead of failing on them.
+    """
     from psycopg import DataError
     from psycopg.types import datetime as loaders
 

@@ -76,7 +76,9 @@ def reflect_sqlite(connection: Any) -> Database:
 
 
 def left_out_by_sqlite(connection: Any) -> tuple[str, ...]:
-    """Return tables with CHECK constraints, and views, in words. SQLite knows constraints only as the text of statements."""
+    """Return tables with CHECK constraints, and views, in words. SQLite knows
+    constraints only as the text of statements.
+    """
     made = catalogue_rows(
         connection, "SELECT type, name, sql FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY rowid"
     )

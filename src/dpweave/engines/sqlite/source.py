@@ -221,7 +221,9 @@ def _blake(data: bytes | None) -> int | None:
 
 
 def _number(value: Any, *, encoding: str) -> float | None:
-    """Return a number, or what a text spells, which comes as hexadecimal bytes: Python refuses a text that is not UTF-8."""
+    """Return a number, or what a text spells, which comes as hexadecimal bytes: Python
+    refuses a text that is not UTF-8.
+    """
     try:
         return float(bytes.fromhex(value).decode(encoding) if isinstance(value, str) else value)
     except (TypeError, ValueError, OverflowError):

@@ -37,7 +37,8 @@ def type_of_sqlite(text: str) -> Type:
 
     The name decides where it is a known one, else SQLite's own affinity rules do.
 
-    >>> [str(type_of_sqlite(t)) for t in ("NVARCHAR(160)", "NUMERIC(10,2)", "DATETIME", "BIG INT", "BLOB SUB_TYPE TEXT")]
+    >>> declared = ("NVARCHAR(160)", "NUMERIC(10,2)", "DATETIME", "BIG INT", "BLOB SUB_TYPE TEXT")
+    >>> [str(type_of_sqlite(t)) for t in declared]
     ['text(160)', 'decimal(10,2)', 'timestamp', 'int64', 'text']
     """
     upper = " ".join(text.upper().split())

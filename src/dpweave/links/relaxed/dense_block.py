@@ -22,7 +22,8 @@ class Block:
     ``twin`` gives, for each left row of the block, the position of the same row among the block's right rows, or -1:
     the pair that may not be linked. It is None where every pair may be. ``start`` is the state of the links now, where
     they are known. In a many-to-many block ``multiplicity`` then has two layers, pairs that are not linked now
-    (``current``) and pairs that are: descent from a 0/1 matrix keeps each layer constant, so this collapse is exact too.
+    (``current``) and pairs that are: descent from a 0/1 matrix keeps each layer constant, so this collapse is exact
+    too.
     """
 
     left: RowTypes

@@ -22,7 +22,9 @@ class FeasibleSet(Protocol):
     r"""A convex set :math:`\Omega` of weighted bi-adjacency matrices over pairs of types."""
 
     def project(self, b: FloatArray, near: FloatArray | None = None) -> FloatArray:
-        """Nearest point of the set. ``near`` is one of its points that it may be near to: it saves time, nothing else."""
+        """Nearest point of the set. ``near`` is one of its points that it may be near
+        to: it saves time, nothing else.
+        """
         ...
 
     def extreme(self, gradient: FloatArray) -> FloatArray:

@@ -33,11 +33,11 @@ def project_capped_simplex(
     r"""Nearest point of :math:`\{x : 0 \le x_i \le 1, \sum_i w_i x_i = m\}` in the norm weighted by w (`thm::proj_cf`).
 
     It is :math:`\mathrm{clip}(b + y, 0, 1)` for one scalar ``y``, whose (weighted) sum is piecewise linear and
-    non-decreasing in ``y``. Short vectors take a few Newton steps. For long ones the roots of a sample bracket it, after
-    which only entries with a breakpoint inside the bracket are undecided, and halving those ends in O(N) for every
-    input. The rounding error of the sum, about N ulp, is put on a few free entries, so that the sum is right to some
-    ulp of ``total``. ``near`` is a point of the set that the answer may be near to, such as the iterate before: Newton
-    then starts from the y that its free entries have on average. It saves time, nothing else.
+    non-decreasing in ``y``. Short vectors take a few Newton steps. For long ones the roots of a sample bracket it,
+    after which only entries with a breakpoint inside the bracket are undecided, and halving those ends in O(N) for
+    every input. The rounding error of the sum, about N ulp, is put on a few free entries, so that the sum is right to
+    some ulp of ``total``. ``near`` is a point of the set that the answer may be near to, such as the iterate before:
+    Newton then starts from the y that its free entries have on average. It saves time, nothing else.
 
     >>> project_capped_simplex(np.array([0.05, 0.04, 0.03, 0.02]), total=2.0)
     array([0.515, 0.505, 0.495, 0.485])
@@ -58,11 +58,11 @@ def project_capped_simplex(
 def rescale_capped_simplex(b: FloatArray, *, total: float, weights: FloatArray | None = None) -> FloatArray:
     r"""A point of the same set that is **not** the nearest: clip to 0 … 1, then multiply by what makes the sum right.
 
-    The authors' code does this in place of `thm::proj_cf`. It moves large entries more than small ones: a step that adds
-    a little to very many pairs takes the links it started from down by a factor, where the projection would take the
-    little away again. Entries that the factor would bring past 1 stay there and the others make up for them (the code
-    puts the largest at 1 first, which hardly ever comes up). Where all that is positive cannot make up the total, the
-    nearest point is returned.
+    The authors' code does this in place of `thm::proj_cf`. It moves large entries more than small ones: a step that
+    adds a little to very many pairs takes the links it started from down by a factor, where the projection would take
+    the little away again. Entries that the factor would bring past 1 stay there and the others make up for them (the
+    code puts the largest at 1 first, which hardly ever comes up). Where all that is positive cannot make up the total,
+    the nearest point is returned.
 
     >>> rescale_capped_simplex(np.array([0.8, 0.4, -0.2]), total=0.6)
     array([0.4, 0.2, 0. ])
@@ -260,9 +260,9 @@ def project_rows_simplex(
     r"""Nearest point to ``b`` whose rows are distributions: :math:`x_{ij} \ge 0, \sum_j w_{ij} x_{ij} = 1`.
 
     The per-row sets :math:`\Omega_i` of `apx::one-to-many`. With weights of at least 1 the bound x <= 1 holds by
-    itself; entries of weight 0 do not exist and are set to 0. Row by row it is :math:`\max(b_{ij} + y_i, 0)`, whose sum is
-    convex in :math:`y_i`: Newton's method comes from above and is there as soon as no entry changes sign. It starts with
-    all entries positive, or with those that are so in ``near``, a point of the set that the answer may be near to.
+    itself; entries of weight 0 do not exist and are set to 0. Row by row it is :math:`\max(b_{ij} + y_i, 0)`, whose sum
+    is convex in :math:`y_i`: Newton's method comes from above and is there as soon as no entry changes sign. It starts
+    with all entries positive, or with those that are so in ``near``, a point of the set that the answer may be near to.
 
     >>> project_rows_simplex(np.array([[0.5, 0.1, -1.0], [3.0, 0.0, 0.0]]))
     array([[0.7, 0.3, 0. ],

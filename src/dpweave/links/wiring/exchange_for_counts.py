@@ -1,16 +1,16 @@
 r"""Links exchanged until their counts are those of the fit.
 
-Where nearly every row is of a type of its own, rounding gives each row one whole link out of many small expectations, and
-what the last rows of a slice get is what is left over: leanings come out weaker than they were learned. Here two
+Where nearly every row is of a type of its own, rounding gives each row one whole link out of many small expectations,
+and what the last rows of a slice get is what is left over: leanings come out weaker than they were learned. Here two
 links exchange their right ends, (i, a) and (j, b) become (i, b) and (j, a). That keeps every degree, and with it every
-count over columns of one side alone. For each learned clique S the fit says how links spread over its cells; raked to the
-counts :math:`r` and :math:`c` that degrees dictate, which keeps its odds ratios, these are the targets :math:`t_S`. An
-exchange is made if it lowers
+count over columns of one side alone. For each learned clique S the fit says how links spread over its cells; raked to
+the counts :math:`r` and :math:`c` that degrees dictate, which keeps its odds ratios, these are the targets :math:`t_S`.
+An exchange is made if it lowers
 
 .. math:: F = \sum_S \frac{\lVert h_S - t_S \rVert^2}{\sigma_S^2},
 
-with :math:`h_S` the counts of the links and :math:`\sigma_S` the noise with which S was measured: the distance that the fit
-itself minimises. F only falls.
+with :math:`h_S` the counts of the links and :math:`\sigma_S` the noise with which S was
+measured: the distance that the fit itself minimises. F only falls.
 """
 
 from __future__ import annotations

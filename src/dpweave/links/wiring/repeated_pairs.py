@@ -1,12 +1,12 @@
 r"""Pairs that repeat: rows exchange targets until as many of them repeat a pair as were measured.
 
-A junction's row *repeats* if an earlier row of its owner has the same target. Exchanging targets between two rows keeps every
-degree on both sides. If both rows are of one kind, or both targets are, it also keeps every count over columns of the two sides,
-so that what was learned of the links stays as it is while pairs come together or apart.
+A junction's row *repeats* if an earlier row of its owner has the same target. Exchanging targets between two rows
+keeps every degree on both sides. If both rows are of one kind, or both targets are, it also keeps every count over
+columns of the two sides, so that what was learned of the links stays as it is while pairs come together or apart.
 
-There is an end to it: different pairs are the edges of a graph between owners and targets. Edges that form no circle can carry any
-degrees, and there are at most one fewer of these than owners and targets together. So all but that many rows can always be made to
-repeat; fewer different pairs take owners and targets whose degrees happen to add up.
+There is an end to it: different pairs are the edges of a graph between owners and targets. Edges that form no circle
+can carry any degrees, and there are at most one fewer of these than owners and targets together. So all but that many
+rows can always be made to repeat; fewer different pairs take owners and targets whose degrees happen to add up.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _ROUNDS = 400
 class Pairs:
     """Rows of a junction: who owns each, where it leads, and what may be exchanged.
 
-    Rows of one ``place`` may have each other's targets. ``kind`` tells rows apart by what their links were learned on, and
-    ``target_kind`` the targets. ``seen`` are the rows that a bounded view shows.
+    Rows of one ``place`` may have each other's targets. ``kind`` tells rows apart by what their links
+    were learned on, and ``target_kind`` the targets. ``seen`` are the rows that a bounded view shows.
     """
 
     owner: IntArray
@@ -56,9 +56,9 @@ class Repeated:
 def repeat(pairs: Pairs, *, share: float, error: float, rng: np.random.Generator) -> Repeated:
     """Exchange targets until the ``share`` of seen rows that repeat is within ``error`` of what was measured.
 
-    Rows of one kind are tried first, then any rows of one place; of these, rows whose pair is single first, then all, which may
-    leave a pair for one that occurs more often. Where owners have too few rows for so many repetitions, or targets too few rows
-    to be taken from, it comes as near as it can.
+    Rows of one kind are tried first, then any rows of one place; of these, rows whose pair is single
+    first, then all, which may leave a pair for one that occurs more often. Where owners have too few
+    rows for so many repetitions, or targets too few rows to be taken from, it comes as near as it can.
     """
     rows = int(pairs.seen.sum())
     target = pairs.target.copy()
@@ -87,8 +87,8 @@ def _codes(pairs: Pairs, owner: IntArray, target: IntArray) -> IntArray:
 def _exchange(pairs: Pairs, target: IntArray, gap: int, *, strict: bool, gather: bool, rng: np.random.Generator) -> int:
     """One round of exchanges that change disjoint pairs, at most as many as close the gap; returns how many.
 
-    To ``gather``, exchanges that change nothing are made too if pairs that occur often occur more often: the sum of squares of their
-    numbers rises, so that this ends.
+    To ``gather``, exchanges that change nothing are made too if pairs that occur often
+    occur more often: the sum of squares of their numbers rises, so that this ends.
     """
     have = _Counted(_codes(pairs, pairs.owner, target))
     shown = _Counted(_codes(pairs, pairs.owner, target)[pairs.seen])
@@ -119,7 +119,9 @@ def _exchange(pairs: Pairs, target: IntArray, gap: int, *, strict: bool, gather:
 def _proposals(
     pairs: Pairs, target: IntArray, have: _Counted, gap: int, *, strict: bool, gather: bool, rng: np.random.Generator
 ) -> tuple[IntArray, IntArray]:
-    """Draw pairs of rows whose exchange may help: towards a target that the owner has, or away from one it has twice."""
+    """Draw pairs of rows whose exchange may help: towards a target that the owner has,
+    or away from one it has twice.
+    """
     twice = have.of(_codes(pairs, pairs.owner, target)) > 1
     among = twice if gap < 0 else ~twice | gather
     mine = rng.permutation(np.flatnonzero(among))[: 4 * abs(gap) + 64]

@@ -1,13 +1,16 @@
-r"""Rows of one unit that lead to each other are chosen for each other: a child's mother is drawn among all women, and moves in.
+r"""Rows of one unit that lead to each other are chosen for each other: a child's mother
+is drawn among all women, and moves in.
 
-Rows are given to their owners one by one, so that a household may have a child and nobody of the age of a mother. So a unit with rows C that look for a target
-**claims** the seat of one of its rows, that which suits best. Who takes it is drawn among all rows that are free to move, each row j with probability proportional to
+Rows are given to their owners one by one, so that a household may have a child and nobody of the age of a
+mother. So a unit with rows C that look for a target **claims** the seat of one of its rows, that which suits
+best. Who takes it is drawn among all rows that are free to move, each row j with probability proportional to
 
 .. math:: \exp \frac{1}{|C|} \sum_{i \in C} \theta(i, j),
 
-:math:`\theta` being how much likelier than by chance i leads to j. That holds what is known of j and the unit, too, as columns of i's owner are among those of i. The mean and not
-the sum, as rows of one unit mostly say the same about their target. The largest :math:`\overline\theta + G` with independent standard Gumbel variables G is such a draw; where two units choose
-the same row, the one with the larger sum has it.
+:math:`\theta` being how much likelier than by chance i leads to j. That holds what is known of j and the unit, too, as
+columns of i's owner are among those of i. The mean and not the sum, as rows of one unit mostly say the same about their
+target. The largest :math:`\overline\theta + G` with independent standard Gumbel variables G is such a draw; where two
+units choose the same row, the one with the larger sum has it.
 """
 
 from __future__ import annotations
@@ -44,7 +47,9 @@ class Claims(NamedTuple):
 
 
 class Seekers(NamedTuple):
-    """Left rows that look for a target within their ``unit``, with their columns; ``time`` is when each is, if targets must come before them."""
+    """Left rows that look for a target within their ``unit``, with their columns;
+    ``time`` is when each is, if targets must come before them.
+    """
 
     columns: Mapping[str, IntArray]
     unit: IntArray
@@ -52,7 +57,9 @@ class Seekers(NamedTuple):
 
 
 class Sitters(NamedTuple):
-    """Right rows with their columns, and the ``unit`` where each has a seat; ``free`` are those that may move, ``time`` as for those who seek."""
+    """Right rows with their columns, and the ``unit`` where each has a seat; ``free``
+    are those that may move, ``time`` as for those who seek.
+    """
 
     columns: Mapping[str, IntArray]
     unit: IntArray
@@ -61,7 +68,8 @@ class Sitters(NamedTuple):
 
 
 def claim(fit: LinkFit, left: Seekers, right: Sitters, *, rng: np.random.Generator) -> Claims:
-    """Let each unit with left rows claim a seat for the row that they will lead to. Only free right rows have seats to claim, and take them, none twice.
+    """Let each unit with left rows claim a seat for the row that they will lead to.
+    Only free right rows have seats to claim, and take them, none twice.
 
     Units without a free row claim nothing, nor do those for which nobody comes into question.
     """
@@ -110,9 +118,12 @@ def _mean_leans(
 
 
 def matched(count: int, others: int, leans: Leans, *, rng: np.random.Generator) -> IntArray:
-    """Give each of so many rows one of so many ``others`` with probability proportional to the exponential of its lean, none twice; -1 where there is none.
+    """Give each of so many rows one of so many ``others`` with probability proportional
+    to the exponential of its lean, none twice; -1 where there is none.
 
-    >>> matched(2, 3, lambda i, j: np.where(j == 1, 50.0, 0.0) + np.zeros((len(i), 1)), rng=np.random.default_rng(0)).tolist().count(1)
+    >>> def scores(i, j):
+    ...     return np.where(j == 1, 50.0, 0.0) + np.zeros((len(i), 1))
+    >>> matched(2, 3, scores, rng=np.random.default_rng(0)).tolist().count(1)
     1
     """
     taken = np.full(count, -1, dtype=np.int64)

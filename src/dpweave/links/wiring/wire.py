@@ -11,8 +11,8 @@ all types, so that no step ever holds more than a slice and the time per link do
 3. *Place* the links of a right type on its rows. Stubs of one right row are spaced evenly in its type's queue and the
    links of one left row stand together, so a pair repeats only where both rows are heavy.
 4. *Repair* what repeats by swapping right ends, first with links of the same right type, then of the same left type,
-   then with any. All swaps keep all degrees, the first two keep every count per pair of types. The number of
-   rounds is bounded; a link that still repeats is given any free right row, and only there a right degree may be missed.
+   then with any. All swaps keep all degrees, the first two keep every count per pair of types. The number of rounds
+   is bounded; a link that still repeats is given any free right row, and only there a right degree may be missed.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ def round_types(expected: FloatArray, totals: IntArray, rng: np.random.Generator
     in each column. So in sorted order every run of rows has nearly the right sum in every column, and a row's own
     leaning is not drowned by what others left: the feedback is proportional and on average nothing.
 
-    Rows whose links, in the mean, take no more than a quarter of what their column expects to come, or of two, see the same
-    carry and are rounded at once; that they fall on different columns is seen to by r, which goes on by the golden section from
-    one to the next.
+    Rows whose links, in the mean, take no more than a quarter of what their column expects to
+    come, or of two, see the same carry and are rounded at once; that they fall on different
+    columns is seen to by r, which goes on by the golden section from one to the next.
 
     >>> round_types(np.full((4, 2), 0.5), np.ones(4, dtype=np.int64), np.random.default_rng(0)).sum(axis=0)
     array([2, 2])
@@ -92,7 +92,9 @@ def round_types(expected: FloatArray, totals: IntArray, rng: np.random.Generator
 
 
 def rake(weights: FloatArray, rows: FloatArray, columns: FloatArray) -> FloatArray:
-    """Scale rows and columns of positive ``weights`` until they sum to ``rows`` and ``columns``; rows come out exact."""
+    """Scale rows and columns of positive ``weights`` until they sum to ``rows`` and
+    ``columns``; rows come out exact.
+    """
     scaled = weights * columns
     tolerance = 1e-3 * rows.sum()
     for _ in range(_RAKE_STEPS):
@@ -260,7 +262,9 @@ def _wire_slice(
     rng: np.random.Generator,
     same_table: bool,
 ) -> IntArray:
-    """Link rows, with their types and degrees, to stubs, with theirs; both come sorted by type, stubs of a row together."""
+    """Link rows, with their types and degrees, to stubs, with theirs; both come sorted
+    by type, stubs of a row together.
+    """
     rows, u_of_row, degrees = lefts
     stubs, v_of_stub = rights
     row_totals = np.bincount(u_of_row, weights=degrees, minlength=weights.shape[0]).astype(np.int64)
@@ -354,7 +358,9 @@ class Repair(NamedTuple):
         return self.i, self.j
 
     def _swap(self, bad: IntArray, partner: IntArray, taken: IntArray, fresh: IntArray) -> tuple[IntArray, IntArray]:
-        """Swap right ends of each ``bad`` link and its partner where both new pairs are free; what stays bad, returned."""
+        """Swap right ends of each ``bad`` link and its partner where both new pairs are
+        free; what stays bad, returned.
+        """
         one, two = self.keys(self.i[bad], self.j[partner]), self.keys(self.i[partner], self.j[bad])
         fine = ~(_member(taken, one) | _member(taken, two) | np.isin(one, fresh) | np.isin(two, fresh)) & (one != two)
         fine &= ~np.isin(partner, bad)

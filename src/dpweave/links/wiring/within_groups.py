@@ -1,8 +1,10 @@
-r"""Links that stay at home: a row leads to a row of its own group alone (a father in the household, a payment for a rental of the same customer).
+r"""Links that stay at home: a row leads to a row of its own group alone (a father in
+the household, a payment for a rental of the same customer).
 
-What was learned says how much likelier than by chance a row of one type leads to one of another. So each candidate j of row i is its target with
-probability proportional to :math:`e^{\theta(i, j)}`: the largest :math:`\theta(i, j) + G_{ij}` with independent standard Gumbel variables G is one. Where more rows choose a
-target than may lead to it, those with the largest sums stay and the others choose anew.
+What was learned says how much likelier than by chance a row of one type leads to one of another. So each candidate j of
+row i is its target with probability proportional to :math:`e^{\theta(i, j)}`: the largest :math:`\theta(i, j) + G_{ij}`
+with independent standard Gumbel variables G is one. Where more rows choose a target than may lead to it, those with the
+largest sums stay and the others choose anew.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ _PAIRS = 1 << 22
 
 
 class UnitGroups(NamedTuple):
-    """Groups of left and right rows, of which only equals may meet; ``own`` is each left row's place on the right, where both are of one table."""
+    """Groups of left and right rows, of which only equals may meet; ``own`` is each
+    left row's place on the right, where both are of one table.
+    """
 
     left: IntArray
     right: IntArray
@@ -53,7 +57,9 @@ def assign_within_groups(
 
 
 def settle(i: IntArray, j: IntArray, score: FloatArray, target: IntArray, room: IntArray) -> None:
-    """Give each row i its best target as long as that has room, and then the next one; pairs come by row, the best first."""
+    """Give each row i its best target as long as that has room, and then the next one;
+    pairs come by row, the best first.
+    """
     while len(i):
         first = np.flatnonzero(np.diff(i, prepend=-1))
         first = first[np.lexsort((-score[first], j[first]))]
@@ -65,7 +71,9 @@ def settle(i: IntArray, j: IntArray, score: FloatArray, target: IntArray, room: 
 
 
 def candidates(home: UnitGroups) -> Iterator[tuple[IntArray, IntArray]]:
-    """Pairs of a left row and a right row of its group, block by block: all pairs of a group together, as they share targets."""
+    """Pairs of a left row and a right row of its group, block by block: all pairs of a
+    group together, as they share targets.
+    """
     order, by_group = np.argsort(home.left, kind="stable"), np.argsort(home.right, kind="stable")
     groups = home.left[order]
     start, end = (np.searchsorted(home.right[by_group], groups, side=side) for side in ("left", "right"))

@@ -1,8 +1,8 @@
 """Graphical models estimated from noisy marginals.
 
-Lives here: ``junction_tree`` (which joint tables are needed), ``inference`` (sum-product), ``estimation`` (mirror descent),
-``mbi_estimation`` (the same by mbi, for large models), ``sub_marginals`` (sums that are shared), ``row_generation`` (rows
-from expected counts) and ``graphical_table`` (the fitted table).
+Lives here: ``junction_tree`` (which joint tables are needed), ``inference`` (sum-product), ``estimation``
+(mirror descent), ``mbi_estimation`` (the same by mbi, for large models), ``sub_marginals`` (sums that are
+shared), ``row_generation`` (rows from expected counts) and ``graphical_table`` (the fitted table).
 
 Does not live here: what to measure. That is a mechanism's choice (``tables.aim``, ``tables.mst``).
 

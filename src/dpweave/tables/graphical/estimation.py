@@ -141,12 +141,11 @@ def estimate(
 ) -> Estimate:
     r"""Maximum-entropy distribution whose marginals fit ``measurements`` best, in weighted least squares.
 
-    Mirror descent with the entropy as mirror (McKenna, Sheldon, Miklau 2019) is
-    :math:`\theta \leftarrow \theta - s \nabla L(\mu(\theta))`, where :math:`\mu` comes from sum-product: every iterate is
-    a distribution of the model's family. The map is accelerated by Anderson's extrapolation over the last few steps,
-    which saves some nine in ten iterations. A step that does not lower the loss is replaced by a plain one with
-    backtracking, so the loss falls monotonically. It ends when five iterations lower it by less than ``tolerance``
-    of itself.
+    Mirror descent with the entropy as mirror (McKenna, Sheldon, Miklau 2019) is :math:`\theta \leftarrow \theta - s
+    \nabla L(\mu(\theta))`, where :math:`\mu` comes from sum-product: every iterate is a distribution of the model's
+    family. The map is accelerated by Anderson's extrapolation over the last few steps, which saves some nine in ten
+    iterations. A step that does not lower the loss is replaced by a plain one with backtracking, so the loss falls
+    monotonically. It ends when five iterations lower it by less than ``tolerance`` of itself.
     """
     if not measurements:
         model = Factors(sizes, (), zeros).calibrate(())

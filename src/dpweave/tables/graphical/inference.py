@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 
 class Placement:
-    """How an array over ``variables`` lies in a clique: ``spread`` broadcasts it, ``gather`` sums a clique down to it."""
+    """How an array over ``variables`` lies in a clique: ``spread`` broadcasts it,
+    ``gather`` sums a clique down to it.
+    """
 
     def __init__(self, variables: Variables, clique: Variables, sizes: Sequence[int]) -> None:
         inside = [v for v in clique if v in variables]

@@ -26,7 +26,9 @@ def estimate_large(
     zeros: Sequence[Zero] = (),
     iterations: int = 1000,
 ) -> Estimate:
-    """Do what :func:`~dpweave.tables.graphical.estimation.estimate` does, by mbi's mirror descent in double precision."""
+    """Do what :func:`~dpweave.tables.graphical.estimation.estimate` does, by mbi's
+    mirror descent in double precision.
+    """
     import jax
     import mbi
     from mbi import estimation

@@ -31,7 +31,8 @@ class _Node:
 
 
 class Projection:
-    """Sums of a clique's array over each of ``targets``, and the adjoint: arrays over the targets added up to the clique.
+    """Sums of a clique's array over each of ``targets``, and the adjoint: arrays over
+    the targets added up to the clique.
 
     A clique of six variables with twenty measured triples inside is read six times instead of twenty: variables are
     summed out one at a time, always the one that most remaining targets can do without.
