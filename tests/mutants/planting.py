@@ -152,7 +152,8 @@ or lets something out that was never charged. A change that no test notices fail
 
 Last run: {datetime.now(UTC):%Y-%m-%d}, {minutes:.0f} minutes of processor time.
 **{noticed} of {len(outcomes)} were noticed.** The list of changes is `tests/mutants/mutations.py`.
-`make test` checks that each of them still applies to the code as it is and stands in this table. The test named is the first that failed; the run stops there.
+`make test` checks that each of them still applies to the code as it is
+and stands in this table. The test named is the first that failed; the run stops there.
 
 {table(outcomes)}
 """
