@@ -4,6 +4,8 @@ copy can be compared and reported.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,6 +13,7 @@ import pytest
 import dpweave as dw
 from dpweave.plan.entries import ColumnPlan, TablePlan
 from dpweave.plan.plan import Plan
+from dpweave.weaving.weaver import Blueprint, Weaver
 from tests.weaving.test_weaver import ID, KIND, assert_keys_hold, frame, key, number
 
 
@@ -123,3 +126,36 @@ def test_a_single_row_that_names_itself(acyclic: bool) -> None:
         made = model.sample(seed=seed).to_pandas()
         assert_keys_hold(plan, made)
         assert not (made["people"].boss == made["people"].id).any()
+
+
+def test_declared_rows_keep_a_table_from_drowning() -> None:
+    """At a budget whose noise is many times the tables, about how many rows there are is all that is known."""
+    declared = {"client": 400, "orders": 1200, "item": 2400, "badge": 400}
+    plan = shop()
+    plan = replace(plan, tables=tuple(replace(t, rows=declared.get(t.name)) for t in plan.tables))
+    source = world(clients=400, orders=1200, items=2400, products=3)
+    for seed in range(3):
+        copy = dw.fit(source, plan, epsilon=0.02, delta=1e-6, insecure_seed=seed).sample()
+        for name, rows in declared.items():
+            assert rows / 4 < copy[name].num_rows < 4 * rows, (name, copy[name].num_rows)
+
+
+def test_rows_that_must_lead_somewhere_bring_the_whole_way_there() -> None:
+    """A table that noise leaves empty gets a row where others must lead to it, and so do those that it leads to."""
+    top = TablePlan("top", (ColumnPlan(ID, None),), ("id",))
+    middle = TablePlan(
+        "middle",
+        (ColumnPlan(ID, None), ColumnPlan(number("top", nullable=False), None)),
+        ("id",),
+        keys=(key("top", "top", "owning"),),
+    )
+    low = TablePlan(
+        "low",
+        (ColumnPlan(ID, None), ColumnPlan(number("middle", nullable=False), None)),
+        ("id",),
+        keys=(key("middle", "middle", "linking"),),
+    )
+    plan = Plan((top, middle, low), protect=("top", "low"))
+    blueprint = Blueprint(plan, {"top": 0.0, "middle": 0.0, "low": 50.0}, {}, {})
+    made = Weaver(blueprint, linker=lambda *_: None, scale=1.0, seed=0).weave()
+    assert {name: table.num_rows for name, table in made.items()} == {"top": 1, "middle": 1, "low": 50}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpweave.budget.allocation import Allocation, allocate, declared_costs
-from dpweave.budget.priorities import codes
+from dpweave.budget.priorities import codes, seen_rows
 from dpweave.budget.running_fits import begin
 from dpweave.budget.tasks import (
     Task,
@@ -62,7 +62,16 @@ from dpweave.tables.base import Structure, table_model
 from dpweave.tables.centred_rows import centred, composition
 from dpweave.tables.learned_domains import categories_from, public_domain
 from dpweave.tables.learned_ranges import learn_bins, remarks
-from dpweave.tables.owned_row_counts import BAND, Rows, combined, degree_groups, kept_share, modest, within_owners
+from dpweave.tables.owned_row_counts import (
+    BAND,
+    Rows,
+    combined,
+    degree_groups,
+    kept_share,
+    modest,
+    with_declared,
+    within_owners,
+)
 from dpweave.tables.woven import seen_through_links
 from dpweave.weaving.state import WeavingState
 from dpweave.weaving.weaver import Blueprint, Weaver
@@ -250,6 +259,8 @@ def _known_sizes(plan: Plan, release: Release, degrees: Mapping[Task, NoisyMargi
         if plan.table[name].public_rows is None:
             (direct,) = release.find(Task("sizes", name).name)
             out[name] = Rows(float(direct.counts), direct.sigma)
+            if plan.table[name].rows is not None:
+                out[name] = with_declared(out[name], seen_rows(plan, name))
     out = _with_public_sizes(plan, out, degrees)
     # Rows without owner are nobody's degree, and blank rows are counted by degrees alone.
     owned = [name for name in out if is_centred(plan, name)]

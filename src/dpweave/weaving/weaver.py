@@ -269,7 +269,7 @@ class Weaver:
         order = [name for name in weaving_order(self._plan) if name not in self._cloth.ready]
         for name in order:
             self._draw_rows(name)
-        for name in order:
+        for name in reversed(order):  # rows first that must lead somewhere, then where they must lead
             if not self._cloth.rows[name] and self._must_exist(name):
                 self._set_rows(name, 1)
         woven = relations(self._plan)

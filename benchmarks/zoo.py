@@ -1,0 +1,226 @@
+"""Made-up databases that nobody tuned for, from draft to evaluation: `python benchmarks/zoo.py run`, then `write`.
+
+Every database of :mod:`made_up` goes through draft, explain, fit, sample, report and evaluate as a new user would do
+it: the drafted plan is used as it is, with about how many rows there are. What must hold of each run is checked here,
+and what was found goes to ``zoo.json``, one line for each run, as soon as it is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import dpweave as dw
+from benchmarks.made_up import MadeUp, made_up
+from dpweave.engines.writing import write as write_database
+from dpweave.evaluation.evaluate import resolved
+from dpweave.model.coded_database import encode
+from dpweave.report.fidelity import fidelity
+from dpweave.report.html_report import render
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+    from dpweave.model.model import Model
+    from dpweave.plan.plan import Plan
+
+RESULTS = Path(__file__).with_name("zoo.json")
+PAGE = Path(__file__).parent.parent / "docs" / "zoo.md"
+ENGINES = ("duckdb", "sqlite", "parquet", "csv", "frames")
+
+
+# -- one run -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run: which database, which engine holds it, how much is spent."""
+
+    seed: int
+    epsilon: float
+    noise: int
+    most_units: int
+
+    @property
+    def name(self) -> str:
+        """How results are filed."""
+        return f"{self.seed}/{self.epsilon:g}/{self.noise}"
+
+
+def source_of(made: MadeUp, engine: str, folder: Path) -> Any:
+    """Put a database into an engine."""
+    if engine == "frames":
+        return made.tables
+    target = {"duckdb": "d.duckdb", "sqlite": "d.sqlite", "parquet": "d", "csv": "d.csv"}[engine]
+    write_database(made.schema, made.tables, folder / target)
+    return str(folder / target)
+
+
+def drafted(source: Any, made: MadeUp) -> Plan:
+    """The plan that a user gets, with about how many rows private tables have: to two digits, as people know it."""
+    plan = dw.Plan.draft(source, protect=list(made.protect), public=list(made.public))
+    about = {n: float(f"{t.num_rows:.1g}") for n, t in made.tables.items() if t.num_rows and n not in made.public}
+    tables = tuple(replace(t, rows=int(about[t.name])) if t.name in about else t for t in plan.tables)
+    return replace(plan, tables=tables)
+
+
+def run(case: Case) -> dict[str, Any]:
+    """Do all of it once; whatever goes wrong is part of the result."""
+    made = made_up(case.seed, most_units=case.most_units, most_rows=10 * case.most_units)
+    engine = ENGINES[int(np.random.default_rng([case.seed, int(case.epsilon * 10), case.noise]).integers(len(ENGINES)))]
+    out: dict[str, Any] = {"case": case.name, "engine": engine, "tables": len(made.tables), "rows": made.rows}
+    started, cpu = time.monotonic(), time.process_time()
+    step = "write"
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            source = source_of(made, engine, Path(folder))
+            step = "draft"
+            plan = drafted(source, made)
+            step = "explain"
+            explanation = plan.explain(epsilon=case.epsilon, delta=1e-6)
+            step = "fit"
+            model = dw.fit(source, plan, epsilon=case.epsilon, delta=1e-6, insecure_seed=case.noise)
+            step = "sample"
+            copy = model.sample(seed=case.noise)
+            step = "report"
+            page = render(model, copy)
+            checks = fidelity(model, copy).checks
+            out["broken"] = [c.name for c in checks if not c.passed and not c.advisory]
+            step = "evaluate"
+            evaluation = dw.evaluate(source, copy, plan, k=2, learners=False)
+            str(evaluation)
+            step = "judge"
+            out |= judge(made, plan, explanation, model, copy, evaluation)
+            out["page"] = len(page)
+        except Exception as error:  # whatever it is, it is what this looks for
+            out["failed"] = f"{step}: {type(error).__name__}: {error}"
+            out["trace"] = traceback.format_exc().splitlines()[-12:]
+    out["seconds"] = round(time.monotonic() - started, 1)
+    out["cpu"] = round(time.process_time() - cpu, 1)
+    out["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    return out
+
+
+# -- what is true ------------------------------------------------------------------------------------------------------
+
+
+def judge(
+    made: MadeUp, plan: Plan, explanation: Any, model: Model, copy: Mapping[str, pa.Table], evaluation: Any
+) -> dict[str, Any]:
+    """Compare a copy with what is true, next to what was said before and after the fit."""
+    whole = resolved(plan, made.tables)
+    real, found = encode(whole, made.tables), encode(whole, copy)
+    tables = {}
+    foretold = {s.table: s.sigma for s in explanation.budget if s.group == "sizes" and not s.item}
+    for name in plan.promise.private:
+        columns = [c.name for c in whole.table[name].columns if (name, c.name) in real.codes]
+        far = {
+            c: _distance(real.codes[name, c], found.codes[name, c])
+            for c in columns
+            if len(real.codes[name, c]) and len(found.codes[name, c])
+        }
+        tables[name] = {
+            "real": made.tables[name].num_rows,
+            "copy": copy[name].num_rows,
+            "within": _within_bounds(made, plan, name),
+            "sigma": foretold.get(name),
+            "tv": float(np.mean(list(far.values()))) if far else None,
+            "columns": {c: round(v, 3) for c, v in far.items()},
+        }
+    return {
+        "sizes": tables,
+        "ranges": _ranges(made, plan, model),
+        "relations": {
+            e.where: {k: round(v, 2) for k, v in e.mean.items()} for e in evaluation.errors if e.scope != "table"
+        },
+    }
+
+
+def _distance(real: Any, copy: Any) -> float:
+    """Total variation between two columns of codes."""
+    size = int(max(real.max(), copy.max())) + 1
+    shares = [np.bincount(c, minlength=size) / len(c) for c in (real, copy)]
+    return float(np.abs(shares[0] - shares[1]).sum() / 2)
+
+
+def _within_bounds(made: MadeUp, plan: Plan, name: str) -> int:
+    """How many rows of a table bounds on what one row owns leave, in about the way they are counted."""
+    kept = np.ones(made.tables[name].num_rows, dtype=bool)
+    own = plan.promise.owning.get(name)
+    if own is not None:
+        column = made.tables[name][plan.database[name].key[own].columns[0]].to_pylist()
+        bound, seen = plan.promise.bounds[name, own], Counter[Any]()
+        for i, value in enumerate(column):
+            seen[value] += value is not None
+            kept[i] = value is None or seen[value] <= bound
+    return int(kept.sum())
+
+
+def _ranges(made: MadeUp, plan: Plan, model: Model) -> dict[str, Any]:
+    """Of each range that was learned: how well by its own word, and the share of real values that lie in it."""
+    out = {}
+    for table in model.plan.tables:
+        for column in table.columns:
+            before = plan.table[table.name].column[column.name].domain
+            edges = getattr(column.domain, "edges", None)
+            if table.name in made.public or type(before).__name__ != "Learn" or edges is None:
+                continue
+            values = made.tables[table.name][column.name].drop_null()
+            if not len(values):
+                continue
+            from dpweave.schema.domain import to_axis
+
+            at = np.array([to_axis(column.column.type, v) for v in values.to_pylist()], dtype=np.float64)
+            low, high = (float(to_axis(column.column.type, e)) for e in (edges[0], edges[-1]))
+            inside = float(((at >= low) & (at <= high)).mean())
+            out[f"{table.name}.{column.name}"] = {"learned": column.domain.learned, "inside": round(inside, 3)}
+    return out
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["run", "write"])
+    parser.add_argument("--databases", type=int, nargs=2, default=(0, 40))
+    parser.add_argument("--epsilon", type=float, nargs="+", default=(0.5, 1.0, 4.0))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--units", type=int, default=30_000, help="protected units at most")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    args = parser.parse_args()
+    done = {}
+    if args.out.exists():
+        done = {line["case"]: line for line in map(json.loads, args.out.read_text().splitlines())}
+    for noise in range(args.seeds):
+        for seed in range(*args.databases):
+            for epsilon in args.epsilon:
+                case = Case(seed, epsilon, noise, args.units)
+                if case.name in done:
+                    continue
+                found = run(case)
+                with args.out.open("a") as file:
+                    file.write(json.dumps(found) + "\n")
+                print(
+                    case.name,
+                    found["engine"],
+                    f"{found['seconds']} s",
+                    found.get("failed") or found.get("broken"),
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    main()
