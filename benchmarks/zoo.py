@@ -29,7 +29,7 @@ from dpweave.engines.writing import write as write_database
 from dpweave.evaluation.evaluate import resolved
 from dpweave.model.coded_database import encode
 from dpweave.report.fidelity import fidelity
-from dpweave.report.html_report import render
+from dpweave.report.html_report import render, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -107,7 +107,7 @@ def run(case: Case) -> dict[str, Any]:
             step = "judge"
             out |= judge(made, plan, explanation, model, copy, evaluation)
             out["page"] = len(page)
-        except Exception as error:  # whatever it is, it is what this looks for
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is what this looks for
             out["failed"] = f"{step}: {type(error).__name__}: {error}"
             out["trace"] = traceback.format_exc().splitlines()[-12:]
     out["seconds"] = round(time.monotonic() - started, 1)
@@ -145,6 +145,8 @@ def judge(
     return {
         "sizes": tables,
         "ranges": _ranges(made, plan, model),
+        "foretold": {j.name: (j.word, round(j.error, 3)) for j in explanation.verdict.judged},
+        "found": {j.name: (j.word, round(j.error, 3)) for j in verdict(model).judged},
         "relations": {
             e.where: {k: round(v, 2) for k, v in e.mean.items()} for e in evaluation.errors if e.scope != "table"
         },

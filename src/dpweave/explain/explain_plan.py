@@ -26,6 +26,7 @@ from dpweave.budget.tasks import (
 from dpweave.explain.draft_notes import said_of_bare_rows
 from dpweave.explain.explanation_text import explanation_text, short
 from dpweave.explain.forecast import forecast
+from dpweave.explain.verdict import foretold
 from dpweave.measure.design import inner_sets
 from dpweave.measure.margins import even_margin
 from dpweave.measure.public_row_sums import FIRST, PublicRowSums
@@ -88,6 +89,7 @@ def explain(plan: Plan, *, epsilon: float, delta: float) -> Explanation:
         for k in plan.table[name].keys
     )
     workloads = tuple(_served(plan, allocation))
+    expected = forecast(plan, allocation, {t.table: t.mechanism for t in tables})
     found = Explanation(
         epsilon=epsilon,
         delta=delta,
@@ -103,12 +105,13 @@ def explain(plan: Plan, *, epsilon: float, delta: float) -> Explanation:
         learned=learned,
         k=plan.k,
         largest_marginal=_largest_marginal(plan),
-        forecast=forecast(plan, allocation, {t.table: t.mechanism for t in tables}),
+        forecast=expected,
         workloads=workloads,
         warnings=(
             *_find_warnings(plan, budget, holdings, learned, workloads, epsilon=epsilon, delta=delta),
             *_unserved(plan, tables),
         ),
+        verdict=foretold(plan, allocation, budget, learned, expected.links),
     )
     return replace(found, text=explanation_text(found))
 

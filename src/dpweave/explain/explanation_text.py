@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dpweave.budget.priorities import UNDECLARED_ROWS
 from dpweave.budget.tasks import DEFAULT_METHOD
 from dpweave.links.popularity import SHARE
+from dpweave.measure.expected_error import COARSE, USEFUL
 from dpweave.privacy.certificate import said_of_sizes
 from dpweave.schema.domain import parse_repetition
 
@@ -34,6 +35,7 @@ def explanation_text(e: Explanation) -> str:
         _guesses,
         _links,
         _resources,
+        _verdict,
         _warnings,
     )
     return "\n\n".join(text for section in sections if (text := section(e)))
@@ -238,6 +240,15 @@ def _links(e: Explanation) -> str:
             )
         )
     return "\n".join(lines)
+
+
+def _verdict(e: Explanation) -> str:
+    head = "What a copy should be worth, and what to change first"
+    legend = _wrap(
+        "The error is the part of the rows that noise puts in the wrong place, in the mean over columns, or over pairs"
+        f" of columns across a key: up to {USEFUL:g} is useful, up to {COARSE:g} coarse, above that noise only."
+    )
+    return f"{head}\n{e.verdict}\n{legend}"
 
 
 def _resources(e: Explanation) -> str:

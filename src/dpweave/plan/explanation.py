@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -123,6 +124,56 @@ class ServedWorkload:
 
 
 @dataclass(frozen=True)
+class Judged:
+    """What a copy is worth for one table or one relation (:mod:`dpweave.measure.expected_error`)."""
+
+    kind: str
+    """``table`` or ``relation``."""
+    name: str
+    word: str
+    """``useful``, ``coarse`` or ``noise only``."""
+    error: float
+    """Part of the rows that noise puts in the wrong place, the mean over columns, or over pairs across a key."""
+    rows: float | None = None
+    band: float | None = None
+    """Number of rows of a table, and two standard deviations of its noise; None where it is public."""
+    unlearned: tuple[str, ...] = ()
+    """Columns of a table whose domains are not learned, or not well."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a copy is worth: foretold by ``explain``, and said again after the fit."""
+
+    judged: tuple[Judged, ...]
+    advice: tuple[str, ...]
+    """What to change first, at most three."""
+
+    @property
+    def supported(self) -> float:
+        """Share of tables and relations that are useful."""
+        return sum(j.word == "useful" for j in self.judged) / max(len(self.judged), 1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, as JSON holds them."""
+        return {"supported": self.supported, **asdict(self)}
+
+    def __str__(self) -> str:
+        """A table of at most 80 columns, and the advice."""
+        lines = [f"  {'':<42} {'verdict':<10} {'error':>6} {'rows':>18}"]
+        for j in self.judged:
+            size = "" if j.rows is None else f"{j.rows:,.0f}" + (f" ± {j.band:,.0f}" if j.band else "")
+            name = j.name if len(j.name) <= 42 else j.name[:41] + "…"
+            lines.append(f"  {name:<42} {j.word:<10} {j.error:>6.2f} {size:>18}".rstrip())
+            if j.unlearned:
+                text = f"domains not learned, or not well: {', '.join(j.unlearned)}"
+                lines.append(textwrap.fill(text, 80, initial_indent="    ", subsequent_indent="    "))
+        for i, text in enumerate(self.advice, 1):
+            lines.append(textwrap.fill(f"{i}. {text}", 80, initial_indent="  ", subsequent_indent="     "))
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
 class Explanation:
     """All of it as values; ``str`` gives plain text of at most 80 columns."""
 
@@ -145,6 +196,8 @@ class Explanation:
     forecast: Forecast
     workloads: tuple[ServedWorkload, ...]
     warnings: tuple[str, ...]
+    verdict: Verdict
+    """What the copy will be worth, as far as that can be foretold."""
     text: str = field(default="", repr=False, compare=False)
     """The same in words."""
 

@@ -191,6 +191,18 @@ def _one_way(model: Model, table: str, name: str, codec: Codec) -> Estimate | No
     return combined(parts)
 
 
+def column_noise(model: Model) -> dict[tuple[str, str], float]:
+    """Standard deviation of the noise in counts over each measured column of the private tables."""
+    plan, found = model.plan, {}
+    for table in plan.promise.private:
+        own = {c.name: Codec(c.column, c.domain) for c in plan.table[table].columns if _is_shown(c)}  # type: ignore[arg-type]
+        for name, codec in (own | derived_codecs(plan, table)).items():
+            estimate = _one_way(model, table, name, codec)
+            if estimate is not None:
+                found[table, name] = estimate.sigma
+    return found
+
+
 def _is_same(domain: Any, codec: Codec) -> bool:
     """Whether a measurement used the final domain; a loaded release describes domains by what they print as."""
     if not isinstance(domain, dict):

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpweave.engines.staging import write_text
+from dpweave.explain.verdict import found as found_verdict
 from dpweave.report import svg_figures
 from dpweave.report.cards import relations_section, tables_section
-from dpweave.report.fidelity import fidelity
+from dpweave.report.fidelity import column_noise, fidelity
 from dpweave.report.html_page import figures, page, table
 from dpweave.report.noisy_estimates import STANDS_OUT
 from dpweave.report.svg_figures import percent
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dpweave.model.model import Model
+    from dpweave.plan.explanation import Verdict
     from dpweave.report.fidelity import Fidelity
 
 MOST_EVENTS = 400
@@ -34,6 +36,14 @@ def report(model: Model, db: Mapping[str, pa.Table], path: str | Path) -> None:
     It is made from the release and the synthetic database alone; no private row is read.
     """
     write_text(Path(path), render(model, db))
+
+
+def verdict(model: Model) -> Verdict:
+    """What copies of a model are worth, table by table and key by key, and what to change first.
+
+    From the release alone: it may be shared, as the model may.
+    """
+    return found_verdict(model, column_noise(model))
 
 
 def render(model: Model, db: Mapping[str, pa.Table]) -> str:

@@ -1,0 +1,210 @@
+"""What a copy is worth, table by table and key by key, and what to change first: before a fit and after it.
+
+Both ways of working it out end in the same figure (:mod:`dpweave.measure.expected_error`) and the same words, so that
+what was foretold can be held against what was found. Before a fit the plan alone is known: values are taken as evenly
+spread, and sizes as declared. After it noise, shares of values, sizes and domains are those of the release.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpweave.budget.allocation import allocate
+from dpweave.budget.priorities import UNKNOWN_CATEGORIES, codes, seen_rows
+from dpweave.explain.forecast import predictions
+from dpweave.measure.expected_error import COARSE, USEFUL, noise_error, word
+from dpweave.plan.explanation import Judged, Verdict
+from dpweave.plan.relations import measured_columns, relations
+from dpweave.privacy.accounting import epsilon_of_rho
+from dpweave.schema.domain import Bins, Categories
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from dpweave.arrays import FloatArray
+    from dpweave.budget.allocation import Allocation
+    from dpweave.model.model import Model
+    from dpweave.plan.entries import TablePlan
+    from dpweave.plan.explanation import Learned, LinkForecast, Spending
+    from dpweave.plan.plan import Plan
+    from dpweave.plan.relations import Relation
+
+MOST_ADVICE = 3
+WORST = 1.0
+"""Error of a column whose domain was not learned: where its values lie means nothing."""
+HIDDEN = 0.2
+"""Share of a table's rows that a bound may hide before it is worth a word. From 0.1 to 0.4 the same tables come up in
+most databases: bounds either fit or are far off.
+"""
+
+
+# -- before a fit ------------------------------------------------------------------------------------------------------
+
+
+def foretold(
+    plan: Plan,
+    allocation: Allocation,
+    budget: Sequence[Spending],
+    learned: Sequence[Learned],
+    links: Sequence[LinkForecast],
+) -> Verdict:
+    """What a copy by ``plan`` should be worth, from what it spends and about how many rows there are."""
+    tables = [_foretold_table(plan, name, budget, learned) for name in plan.promise.private]
+    return _verdict(plan, tables, {(f.table, f.key): f for f in links}, allocation.rho, allocation.delta)
+
+
+def _foretold_table(plan: Plan, name: str, budget: Sequence[Spending], learned: Sequence[Learned]) -> Judged:
+    rows = seen_rows(plan, name)
+    noise = {(s.group, s.item): s.sigma or 0.0 for s in budget if s.table == name}
+    short = {item.column.removeprefix(f"{name}."): item for item in learned if item.column.startswith(f"{name}.")}
+    errors, unlearned = [], []
+    for column in measured_columns(plan, name):
+        cells = codes(plan, name, column)
+        item = short.get(column)
+        if item is not None and item.threshold is not None and rows < _needed(item):
+            unlearned.append(column)
+            errors.append(WORST)
+        else:
+            errors.append(noise_error(np.full(cells, 1 / cells), sigma=noise.get(("tables", ""), 0.0), rows=rows))
+    public = plan.table[name].public_rows
+    error = float(np.mean(errors)) if errors else 0.0
+    size = 0.0 if public is not None else 2 * noise.get(("sizes", ""), 0.0)
+    error = max(error, _size_error(rows, size / 2))
+    return Judged("table", name, word(error), error, float(public or rows), size or None, tuple(unlearned))
+
+
+def _needed(item: Learned) -> float:
+    """Rows that a table needs for a domain to be learned: for categories, if it has as many as is usual."""
+    return (item.threshold or 0) * (UNKNOWN_CATEGORIES if item.kind == "categories" else 1)
+
+
+def _size_error(rows: float, sigma: float) -> float:
+    """Part of the rows by which a size is off."""
+    return min(math.sqrt(2 / math.pi) * sigma / max(rows, 1.0), 1.0)
+
+
+# -- after a fit -------------------------------------------------------------------------------------------------------
+
+
+def found(model: Model, noise: Mapping[tuple[str, str], float]) -> Verdict:
+    """What copies of a model are worth. ``noise`` is that of the released counts of each table's columns."""
+    plan = model.plan
+    sized = replace(plan, k=2, tables=tuple(_sized(plan, model, name) for name in plan.database.names))
+    certificate = model.certificate
+    allocation = allocate(sized, epsilon=certificate.epsilon, delta=certificate.delta)
+    links = {(r.table, r.key): p.links for r, p in predictions(sized, allocation).items()}
+    tables = [_found_table(model, name, noise) for name in plan.promise.private]
+    return _verdict(plan, tables, links, allocation.rho, certificate.delta, hidden=_hidden(model))
+
+
+def _sized(plan: Plan, model: Model, name: str) -> TablePlan:
+    table = plan.table[name]
+    return table if name in plan.public or table.public_rows else replace(table, rows=max(round(model.sizes[name]), 1))
+
+
+def _found_table(model: Model, name: str, noise: Mapping[tuple[str, str], float]) -> Judged:
+    planned, fitted, rows = model.plan.table[name], model.tables.get(name), model.sizes[name]
+    errors, unlearned = [], []
+    discovered = {d.column for d in model.release.discovered if d.table == name}
+    for column in measured_columns(model.plan, name):
+        domain = planned.column[column].domain if column in planned.column else None
+        counts = np.zeros(1) if fitted is None else np.maximum(fitted.marginal((column,)).ravel(), 0.0)
+        shares = counts / counts.sum() if counts.sum() > 0 else np.full(len(counts), 1 / len(counts))
+        missed = _missed(domain, shares, is_discovered=column in discovered)
+        if missed > USEFUL:
+            unlearned.append(column)
+        errors.append(min(missed + noise_error(shares, sigma=noise.get((name, column), 0.0), rows=rows), WORST))
+    size = next((m.marginal.sigma for m in model.release.measured if m.what == f"sizes:{name}"), 0.0)
+    error = max(float(np.mean(errors)) if errors else 0.0, _size_error(rows, size))
+    whole = planned.public_rows if planned.public_rows is not None else rows
+    return Judged("table", name, word(error), error, float(whole), 2 * size or None, tuple(unlearned))
+
+
+def _missed(domain: object, shares: FloatArray, *, is_discovered: bool) -> float:
+    """Part of a column's rows of which it is not known where they lie: in no category that was found, or out of range.
+
+    >>> _missed(Categories(("a",), other=True), np.array([0.25, 0.75]), is_discovered=True)
+    0.75
+    """
+    if isinstance(domain, Bins):
+        return {"not": WORST, "coarse": COARSE}.get(domain.learned or "", 0.0)
+    return float(shares[len(domain.values)]) if is_discovered and isinstance(domain, Categories) else 0.0
+
+
+def _hidden(model: Model) -> Mapping[tuple[str, str], float]:
+    """Share of rows that the bound of an owning key hides, by what degrees tell."""
+    whole = model.blueprint.expected_rows(1.0)
+    out = {}
+    for table, key in model.plan.promise.owning.items():
+        seen = model.sizes[table]
+        if seen > 0 and whole[table] > seen:
+            out[table, key] = 1 - seen / whole[table]
+    return out
+
+
+# -- both --------------------------------------------------------------------------------------------------------------
+
+
+def _verdict(
+    plan: Plan,
+    tables: Sequence[Judged],
+    links: Mapping[tuple[str, str], LinkForecast],
+    rho: float,
+    delta: float,
+    *,
+    hidden: Mapping[tuple[str, str], float] | None = None,
+) -> Verdict:
+    by_name = {j.name: j for j in tables}
+    crossed = [_relation(plan, r, links.get((r.table, r.key)), by_name) for r in relations(plan)]
+    judged = (*tables, *crossed)
+    return Verdict(judged, tuple(_advice(plan, tables, judged, rho, delta, hidden or {})))
+
+
+def _relation(plan: Plan, relation: Relation, link: LinkForecast | None, tables: Mapping[str, Judged]) -> Judged:
+    """Judge pairs of columns across a key: what links lose comes on top of what the tables themselves have lost."""
+    target = plan.database[relation.table].key[relation.key].target
+    sides = [tables[t].error for t in (relation.table, target) if t in tables]
+    lost = min((link.learned if link is not None else 0.0) / 200, 1.0)
+    error = min(lost + max(sides, default=0.0), 1.0)
+    return Judged("relation", f"{relation.table}.{relation.key} → {target}", word(error), error)
+
+
+def _advice(
+    plan: Plan,
+    tables: Sequence[Judged],
+    judged: Sequence[Judged],
+    rho: float,
+    delta: float,
+    hidden: Mapping[tuple[str, str], float],
+) -> Iterable[str]:
+    """What to change first: by how many columns each change would help."""
+    found: list[tuple[float, str]] = []
+    unlearned = [f"{j.name}.{c}" for j in tables for c in j.unlearned]
+    if unlearned:
+        named = ", ".join(unlearned[:6]) + (f" and {len(unlearned) - 6} more" if len(unlearned) > 6 else "")
+        found.append((float(len(unlearned)), f"Declare the domains of {named}: noise hides them."))
+    for (table, key), share in hidden.items():
+        if share > HIDDEN:
+            bound = plan.promise.bounds[table, key]
+            text = (
+                f"Raise max_degree = {bound:,} of {table}.{key}: it hides about {share:.0%} of the rows. What they"
+                " are like is guessed from the others."
+            )
+            found.append((share * len(plan.table[table].columns), text))
+    lost = [j for j in judged if j.error > USEFUL]
+    if lost:
+        middle = sorted(j.error for j in lost)[len(lost) // 2]
+        needed = epsilon_of_rho(rho * (middle / USEFUL) ** 2, delta=delta)
+        names = ", ".join(j.name for j in sorted(lost, key=lambda j: -j.error)[:4])
+        what = f"{names} and {len(lost) - 4} more" if len(lost) > 4 else names
+        text = (
+            f"Ask for less or spend more: {what} {'are' if len(lost) > 1 else 'is'} not useful at this epsilon. Half"
+            f" of them would be at about epsilon {needed:,.2g}; fewer columns, fewer bins, larger weights, or public"
+            " sizes do the same for nothing."
+        )
+        found.append((0.5 * len(lost), text))
+    yield from (text for _, text in sorted(found, key=lambda f: -f[0])[:MOST_ADVICE])
