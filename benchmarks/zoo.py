@@ -27,9 +27,10 @@ import dpweave as dw
 from benchmarks.made_up import MadeUp, made_up
 from dpweave.engines.writing import write as write_database
 from dpweave.evaluation.evaluate import resolved
-from dpweave.model.coded_database import encode
+from dpweave.model.coded_database import CodedDatabase, encode
 from dpweave.report.fidelity import fidelity
 from dpweave.report.html_report import render, verdict
+from dpweave.schema.domain import Categories, to_axis
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -130,9 +131,7 @@ def judge(
     for name in plan.promise.private:
         columns = [c.name for c in whole.table[name].columns if (name, c.name) in real.codes]
         far = {
-            c: _distance(real.codes[name, c], found.codes[name, c])
-            for c in columns
-            if len(real.codes[name, c]) and len(found.codes[name, c])
+            c: _far(made, whole, copy, real, found, name, c) for c in columns if real.rows[name] and found.rows[name]
         }
         tables[name] = {
             "real": made.tables[name].num_rows,
@@ -151,6 +150,24 @@ def judge(
             e.where: {k: round(v, 2) for k, v in e.mean.items()} for e in evaluation.errors if e.scope != "table"
         },
     }
+
+
+def _far(
+    made: MadeUp,
+    whole: Plan,
+    copy: Mapping[str, pa.Table],
+    real: CodedDatabase,
+    found: CodedDatabase,
+    name: str,
+    c: str,
+) -> float:
+    """Total variation of one column; of a text by its values, since *other* is nobody's value."""
+    domain = whole.table[name].column[c].domain
+    if not isinstance(domain, Categories):
+        return _distance(real.codes[name, c], found.codes[name, c])
+    shares = [Counter(t[name][c].to_pylist()) for t in (made.tables, copy)]
+    total = [sum(s.values()) for s in shares]
+    return sum(abs(shares[0][v] / total[0] - shares[1][v] / total[1]) for v in shares[0] | shares[1]) / 2
 
 
 def _distance(real: Any, copy: Any) -> float:
@@ -185,8 +202,6 @@ def _ranges(made: MadeUp, plan: Plan, model: Model) -> dict[str, Any]:
             values = made.tables[table.name][column.name].drop_null()
             if not len(values):
                 continue
-            from dpweave.schema.domain import to_axis
-
             at = np.array([to_axis(column.column.type, v) for v in values.to_pylist()], dtype=np.float64)
             low, high = (float(to_axis(column.column.type, e)) for e in (edges[0], edges[-1]))
             inside = float(((at >= low) & (at <= high)).mean())

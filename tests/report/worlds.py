@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -142,6 +143,10 @@ class Made:
     mechanisms: dict[str, str] = field(default_factory=dict)
     public: dict[str, pa.Table] = field(default_factory=dict)
     tables: dict[str, object] = field(default_factory=dict)
+
+    @property
+    def blueprint(self) -> SimpleNamespace:
+        return SimpleNamespace(expected_rows=lambda _: self.sizes)
 
 
 def certificate(*, insecure: bool = False) -> Certificate:

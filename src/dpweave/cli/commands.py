@@ -28,6 +28,7 @@ from dpweave.cli.screen import (
     say_json,
     spent_words,
     unspent,
+    verdict_words,
 )
 from dpweave.engines.staging import write_text
 from dpweave.errors import DpweaveError, UsageError
@@ -226,6 +227,7 @@ def fit(
     """
     from dpweave.fitting.fit import fit as library_fit
     from dpweave.plan.plan import Plan
+    from dpweave.report.html_report import verdict as judge
 
     require_apart(source, out)
     require_free_file(out, force=force)
@@ -241,12 +243,14 @@ def fit(
                 "model": str(out),
                 "sizes": dict(model.sizes),
                 "unspent": unspent(model.certificate, epsilon),
+                "verdict": judge(model).to_dict(),
                 "certificate": json.loads(model.certificate.to_json()),
             }
         )
     else:
         say(
-            f"{spent_words(model.certificate, asked=epsilon)}\nWrote {out}. Next: dpweave sample {out} -o copy.duckdb",
+            f"{spent_words(model.certificate, asked=epsilon)}\n{verdict_words(judge(model))}\n"
+            f"Wrote {out}. Next: dpweave sample {out} -o copy.duckdb",
             quiet=quiet,
         )
 
@@ -360,6 +364,7 @@ def run(
     from dpweave.fitting.fit import fit as library_fit
     from dpweave.plan.plan import Plan
     from dpweave.report.html_report import report as write_report
+    from dpweave.report.html_report import verdict as judge
 
     kept, page = model or beside(out, ".dpw"), report_file or beside(out, ".html")
     require_apart(source, out, kept, page)
@@ -386,12 +391,14 @@ def run(
                 "rows": copy.rows,
                 **rows_apart(copy, chosen.public),
                 "unspent": unspent(fitted.certificate, epsilon),
+                "verdict": judge(fitted).to_dict(),
                 "certificate": certificate,
             }
         )
     else:
         said = sample_words(copy, without_password(out), public=chosen.public)
-        say(f"{spent_words(fitted.certificate, asked=epsilon)}\n{said}\nWrote {kept} and {page}.", quiet=quiet)
+        worth = verdict_words(judge(fitted))
+        say(f"{spent_words(fitted.certificate, asked=epsilon)}\n{said}\n{worth}\nWrote {kept} and {page}.", quiet=quiet)
 
 
 @app.command()

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from dpweave.budget.spending import DatabaseSummary
     from dpweave.model.synthetic_database import SyntheticDatabase
+    from dpweave.plan.explanation import Verdict
     from dpweave.plan.plan import Plan
     from dpweave.privacy.certificate import Certificate
 
@@ -139,6 +140,19 @@ def spent_words(certificate: Certificate, *, asked: float | None = None) -> str:
             "ledger counts only what was spent."
         )
     return "\n".join(textwrap.fill(words, 80, break_on_hyphens=False) for words in (text, *notes))
+
+
+COLOURS = {"useful": typer.colors.GREEN, "coarse": typer.colors.YELLOW, "noise only": typer.colors.RED}
+
+
+def verdict_words(verdict: Verdict) -> str:
+    """Return what a copy is worth as a table, in colour where that can be seen, and what to change first."""
+    counts = {name: sum(j.word == name for j in verdict.judged) for name in COLOURS}
+    said = ", ".join(f"{n} {name}" for name, n in counts.items() if n)
+    text = str(verdict)
+    for name, colour in COLOURS.items():
+        text = text.replace(f" {name:<10} ", f" {typer.style(f'{name:<10}', fg=colour)} ")
+    return f"What copies are worth, of {len(verdict.judged)} tables and relations: {said}.\n{text}"
 
 
 def database_dict(found: DatabaseSummary, delta: float) -> dict[str, Any]:

@@ -21,6 +21,8 @@ from dpweave.plan.explanation import Judged, Verdict
 from dpweave.plan.relations import measured_columns, relations
 from dpweave.privacy.accounting import epsilon_of_rho
 from dpweave.schema.domain import Bins, Categories
+from dpweave.tables.learned_domains import BEYOND_DOUBT
+from dpweave.tables.learned_ranges import ENOUGH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -64,12 +66,11 @@ def _foretold_table(plan: Plan, name: str, budget: Sequence[Spending], learned: 
     errors, unlearned = [], []
     for column in measured_columns(plan, name):
         cells = codes(plan, name, column)
-        item = short.get(column)
-        if item is not None and item.threshold is not None and rows < _needed(item):
+        missed = _to_be_missed(short[column], rows) if column in short else 0.0
+        if missed > USEFUL:
             unlearned.append(column)
-            errors.append(WORST)
-        else:
-            errors.append(noise_error(np.full(cells, 1 / cells), sigma=noise.get(("tables", ""), 0.0), rows=rows))
+        even = noise_error(np.full(cells, 1 / cells), sigma=noise.get(("tables", ""), 0.0), rows=rows)
+        errors.append(min(missed + even, WORST))
     public = plan.table[name].public_rows
     error = float(np.mean(errors)) if errors else 0.0
     size = 0.0 if public is not None else 2 * noise.get(("sizes", ""), 0.0)
@@ -77,9 +78,19 @@ def _foretold_table(plan: Plan, name: str, budget: Sequence[Spending], learned: 
     return Judged("table", name, word(error), error, float(public or rows), size or None, tuple(unlearned))
 
 
-def _needed(item: Learned) -> float:
-    """Rows that a table needs for a domain to be learned: for categories, if it has as many as is usual."""
-    return (item.threshold or 0) * (UNKNOWN_CATEGORIES if item.kind == "categories" else 1)
+def _to_be_missed(item: Learned, rows: float) -> float:
+    """Part of the rows of which a learned domain will not tell where they lie (:func:`_missed`).
+
+    Categories are taken to be as common as one over their rank. Ranges are learned well, coarsely or not.
+    """
+    if item.threshold is None:
+        return 0.0
+    if item.kind == "categories":
+        shares = 1 / np.arange(1, UNKNOWN_CATEGORIES + 1)
+        shares /= shares.sum()
+        return float(shares[shares * rows < item.threshold].sum())
+    enough = rows * ENOUGH / item.threshold  # as many times the rows that noise hides
+    return 0.0 if enough >= ENOUGH else COARSE if enough > BEYOND_DOUBT else WORST
 
 
 def _size_error(rows: float, sigma: float) -> float:

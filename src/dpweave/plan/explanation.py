@@ -141,6 +141,15 @@ class Judged:
     """Columns of a table whose domains are not learned, or not well."""
 
 
+def _about(number: float) -> str:
+    """Write a number of rows in at most eight characters.
+
+    >>> _about(12345.4), _about(1234567.0), _about(3.2e12)
+    ('12,345', '1.23e+06', '3.2e+12')
+    """
+    return f"{number:,.0f}" if abs(number) < 1e6 else f"{number:.3g}"
+
+
 @dataclass(frozen=True)
 class Verdict:
     """What a copy is worth: foretold by ``explain``, and said again after the fit."""
@@ -160,11 +169,11 @@ class Verdict:
 
     def __str__(self) -> str:
         """A table of at most 80 columns, and the advice."""
-        lines = [f"  {'':<42} {'verdict':<10} {'error':>6} {'rows':>18}"]
+        lines = [f"  {'':<38} {'verdict':<10} {'error':>6} {'rows':>20}"]
         for j in self.judged:
-            size = "" if j.rows is None else f"{j.rows:,.0f}" + (f" ± {j.band:,.0f}" if j.band else "")
-            name = j.name if len(j.name) <= 42 else j.name[:41] + "…"
-            lines.append(f"  {name:<42} {j.word:<10} {j.error:>6.2f} {size:>18}".rstrip())
+            size = "" if j.rows is None else _about(j.rows) + (f" ± {_about(j.band)}" if j.band else "")
+            name = j.name if len(j.name) <= 38 else j.name[:37] + "…"
+            lines.append(f"  {name:<38} {j.word:<10} {j.error:>6.2f} {size:>20}".rstrip())
             if j.unlearned:
                 text = f"domains not learned, or not well: {', '.join(j.unlearned)}"
                 lines.append(textwrap.fill(text, 80, initial_indent="    ", subsequent_indent="    "))

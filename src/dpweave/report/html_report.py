@@ -11,6 +11,7 @@ import numpy as np
 
 from dpweave.engines.staging import write_text
 from dpweave.explain.verdict import found as found_verdict
+from dpweave.measure.expected_error import COARSE, USEFUL
 from dpweave.report import svg_figures
 from dpweave.report.cards import relations_section, tables_section
 from dpweave.report.fidelity import column_noise, fidelity
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dpweave.model.model import Model
-    from dpweave.plan.explanation import Verdict
+    from dpweave.plan.explanation import Judged, Verdict
     from dpweave.report.fidelity import Fidelity
 
 MOST_EVENTS = 400
@@ -49,7 +50,9 @@ def verdict(model: Model) -> Verdict:
 def render(model: Model, db: Mapping[str, pa.Table]) -> str:
     """Return the report as HTML."""
     found = fidelity(model, db)
+    worth = verdict(model)
     sections = {
+        "worth": ("What it is worth", _worth(worth)),
         "promise": ("The promise", _promise(model)),
         "database": ("The database", _database(model, db)),
         "checks": ("Integrity checks", _checks(found) + _repairs(model, db)),
@@ -68,7 +71,8 @@ def render(model: Model, db: Mapping[str, pa.Table]) -> str:
         f'{badge}<h1>Synthetic copy of {escape(certificate.database)}</h1><p class="lead">Made under differential'
         " privacy. This page shows what was promised to the people in the original, and how close the copy comes to"
         " what could be measured. No row of the original was used to write it: everything below comes from published"
-        f" noisy counts and from the copy itself, which must be one that this model made.</p>{_headline(model, found)}"
+        " noisy counts and from the copy itself, which must be one that this model made.</p>"
+        + _headline(model, found, worth)
     )
     versions = ", ".join(f"{escape(k)} {escape(v)}" for k, v in certificate.versions.items())
     foot = f"<p>Run <code>{escape(certificate.run)}</code>. Made with {versions}.</p>"
@@ -78,12 +82,11 @@ def render(model: Model, db: Mapping[str, pa.Table]) -> str:
 # -- the parts ---------------------------------------------------------------------------------------------------------
 
 
-def _headline(model: Model, found: Fidelity) -> str:
+def _headline(model: Model, found: Fidelity, worth: Verdict) -> str:
     certificate = model.certificate
     rules = [c for c in found.checks if not c.advisory]
     kept = sum(c.passed for c in rules)
-    plots = [c for t in found.tables for c in t.columns if c.measured_shares is not None]
-    cells, agreeing = sum(len(c.labels) for c in plots), sum(c.agreeing for c in plots)
+    useful = sum(j.word == "useful" for j in worth.judged)
     learned = sum(r.verdict == "learned" for r in found.relations)
     return figures(
         [
@@ -91,14 +94,37 @@ def _headline(model: Model, found: Fidelity) -> str:
             ("Protected", ", ".join(model.plan.protect), f"one {certificate.neighbours} at a time"),
             ("Tables", f"{len(found.tables)}", f"{sum(t.rows for t in found.tables):,} rows in the copy"),
             ("Integrity", f"{kept} of {len(rules)}", "rules kept"),
-            (
-                "Values that agree",
-                percent(agreeing / cells) if cells else "–",
-                f"of {cells:,} measured; chance alone gives 95 %",
-            ),
+            ("Useful", f"{useful} of {len(worth.judged)}", "tables and relations; the others are coarse or noise"),
             ("Relations learned", f"{learned} of {len(found.relations)}", "the others are wired without evidence"),
         ]
     )
+
+
+WORDS = {"useful": "good", "coarse": "note", "noise only": "bad"}
+
+
+def _worth(worth: Verdict) -> str:
+    """What each table and relation is worth, and what to change first."""
+    intro = (
+        "<p>How much of what one would ask of this copy rests on evidence. The error is the part of the rows that noise"
+        " puts in the wrong place, in the mean over a table's columns, or over pairs of columns across a key: up to"
+        f" {USEFUL:g} is useful, up to {COARSE:g} coarse, above that noise only: what the copy shows there is mostly"
+        " made up.</p>"
+    )
+    rows = [(j.name, j.word, f"{j.error:.2f}", _size(j), ", ".join(j.unlearned) or "–") for j in worth.judged]
+    heads = ["table or relation", "verdict", "error", "rows", "domains not learned, or not well"]
+    judged = table("Verdict on each table and relation", heads, rows, numeric=(2, 3))
+    for word, colour in WORDS.items():
+        judged = judged.replace(f"<td>{word}</td>", f'<td><span class="badge {colour}">{word}</span></td>')
+    advice = "".join(f"<li>{escape(text)}</li>" for text in worth.advice)
+    change = f"<h4>What to change first</h4><ol>{advice}</ol>" if advice else ""
+    return f'<div class="card">{intro}{judged}{change}</div>'
+
+
+def _size(judged: Judged) -> str:
+    if judged.rows is None:
+        return "–"
+    return f"{judged.rows:,.0f}" + (f" ± {judged.band:,.0f}" if judged.band else "")
 
 
 def _promise(model: Model) -> str:
