@@ -162,10 +162,9 @@ def _far(
     c: str,
 ) -> float:
     """Total variation of one column; of a text by its values, since *other* is nobody's value."""
-    domain = whole.table[name].column[c].domain
-    if not isinstance(domain, Categories):
-        return _distance(real.codes[name, c], found.codes[name, c])
-    shares = [Counter(t[name][c].to_pylist()) for t in (made.tables, copy)]
+    if not isinstance(plan.table[name].column[c].domain, Categories):
+        return _distance(*(x.codes[name, c] for x in coded))
+    shares = [Counter(t[name][c].to_pylist()) for t in tables]
     total = [sum(s.values()) for s in shares]
     return sum(abs(shares[0][v] / total[0] - shares[1][v] / total[1]) for v in shares[0] | shares[1]) / 2
 
