@@ -153,13 +153,7 @@ def judge(
 
 
 def _far(
-    made: MadeUp,
-    whole: Plan,
-    copy: Mapping[str, pa.Table],
-    real: CodedDatabase,
-    found: CodedDatabase,
-    name: str,
-    c: str,
+    plan: Plan, tables: Sequence[Mapping[str, pa.Table]], coded: Sequence[CodedDatabase], name: str, c: str
 ) -> float:
     """Total variation of one column; of a text by its values, since *other* is nobody's value."""
     if not isinstance(plan.table[name].column[c].domain, Categories):
