@@ -33,7 +33,7 @@ from dpweave.report.html_report import render, verdict
 from dpweave.schema.domain import Categories, to_axis
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
 

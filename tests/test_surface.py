@@ -26,6 +26,7 @@ PUBLIC = {
     "link",
     "load",
     "report",
+    "verdict",
 }
 """Every public name; a name that is added or goes is a decision, so it is written down here too."""
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dpweave.links.pgd_learner import PGD
     from dpweave.model.model import Model, load
     from dpweave.plan.plan import Plan
-    from dpweave.report.html_report import report
+    from dpweave.report.html_report import report, verdict
 
 _HOMES = {
     "Evaluation": "dpweave.evaluation.evaluate",
@@ -26,9 +26,10 @@ _HOMES = {
     "link": "dpweave.fitting.link_tables",
     "load": "dpweave.model.model",
     "report": "dpweave.report.html_report",
+    "verdict": "dpweave.report.html_report",
 }
 
-__all__ = ["PGD", "Evaluation", "Links", "Model", "Plan", "evaluate", "fit", "link", "load", "report"]
+__all__ = ["PGD", "Evaluation", "Links", "Model", "Plan", "evaluate", "fit", "link", "load", "report", "verdict"]
 
 
 def __getattr__(name: str) -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dpweave.budget.allocation import Allocation, allocate, declared_costs
@@ -26,13 +27,14 @@ from dpweave.budget.tasks import (
 from dpweave.explain.draft_notes import said_of_bare_rows
 from dpweave.explain.explanation_text import explanation_text, short
 from dpweave.explain.forecast import forecast
-from dpweave.explain.verdict import foretold
+from dpweave.explain.verdict import foretold, foretold_table
 from dpweave.measure.design import inner_sets
 from dpweave.measure.margins import even_margin
 from dpweave.measure.public_row_sums import FIRST, PublicRowSums
 from dpweave.plan.explanation import (
     Explanation,
     Holding,
+    Judged,
     KeyOutlook,
     Learned,
     ServedWorkload,
@@ -89,7 +91,6 @@ def explain(plan: Plan, *, epsilon: float, delta: float) -> Explanation:
         for k in plan.table[name].keys
     )
     workloads = tuple(_served(plan, allocation))
-    expected = forecast(plan, allocation, {t.table: t.mechanism for t in tables})
     found = Explanation(
         epsilon=epsilon,
         delta=delta,
@@ -105,18 +106,25 @@ def explain(plan: Plan, *, epsilon: float, delta: float) -> Explanation:
         learned=learned,
         k=plan.k,
         largest_marginal=_largest_marginal(plan),
-        forecast=expected,
+        forecast=forecast(plan, allocation, {t.table: t.mechanism for t in tables}),
         workloads=workloads,
         warnings=(
             *_find_warnings(plan, budget, holdings, learned, workloads, epsilon=epsilon, delta=delta),
             *_unserved(plan, tables),
         ),
-        verdict=foretold(plan, allocation, budget, learned, expected.links),
+        verdict=foretold(plan, allocation, epsilon=epsilon, tables=partial(_judged, plan, delta)),
     )
     return replace(found, text=explanation_text(found))
 
 
 # -- working it out ----------------------------------------------------------------------------------------------------
+
+
+def _judged(plan: Plan, delta: float, epsilon: float) -> list[Judged]:
+    """What private tables should be worth at (epsilon, delta)."""
+    allocation = allocate(plan, epsilon=epsilon, delta=delta)
+    budget, learned = _spendings(plan, allocation), _learnings(plan, allocation)
+    return [foretold_table(plan, name, budget, learned) for name in plan.promise.private]
 
 
 def _spendings(plan: Plan, allocation: Allocation) -> tuple[Spending, ...]:

@@ -61,12 +61,12 @@ class Predicted(NamedTuple):
     told: tuple[Workload, ...]
 
 
-def predictions(plan: Plan, allocation: Allocation) -> dict[Relation, Predicted]:
-    """What is foretold of each relation that is learned."""
-    return {r: _predicted(plan, allocation, r) for r in relations(plan) if is_learned(plan, r)}
+def predictions(plan: Plan, allocation: Allocation, *, bounds: bool = True) -> dict[Relation, Predicted]:
+    """What is foretold of each relation that is learned; and which bounds would be best, if they are asked for."""
+    return {r: _predicted(plan, allocation, r, bounds=bounds) for r in relations(plan) if is_learned(plan, r)}
 
 
-def _predicted(plan: Plan, allocation: Allocation, relation: Relation) -> Predicted:
+def _predicted(plan: Plan, allocation: Allocation, relation: Relation, *, bounds: bool) -> Predicted:
     from dpweave.measure.design import predict_error, recommend_degree
 
     left, right = varying(plan, relation)
@@ -78,7 +78,7 @@ def _predicted(plan: Plan, allocation: Allocation, relation: Relation) -> Predic
     found = predict_error(left, right, k=k, rho=rho, l2=_hidden(plan, relation), links=rows, units=summed_by_unit)
     best = None
     # Where links are counted in unit sums, a bound costs next to nothing by itself.
-    owner = _owner(plan, relation)
+    owner = _owner(plan, relation) if bounds else None
     if owner is not None and owner.max_degree and plan.table[relation.table].rows and summed_by_unit is None:
         best = recommend_degree(
             left,

@@ -19,23 +19,24 @@ from dpweave.explain.forecast import predictions
 from dpweave.measure.expected_error import COARSE, USEFUL, noise_error, word
 from dpweave.plan.explanation import Judged, Verdict
 from dpweave.plan.relations import measured_columns, relations
-from dpweave.privacy.accounting import epsilon_of_rho
 from dpweave.schema.domain import Bins, Categories
 from dpweave.tables.learned_domains import BEYOND_DOUBT
 from dpweave.tables.learned_ranges import ENOUGH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from dpweave.arrays import FloatArray
     from dpweave.budget.allocation import Allocation
     from dpweave.model.model import Model
     from dpweave.plan.entries import TablePlan
-    from dpweave.plan.explanation import Learned, LinkForecast, Spending
+    from dpweave.plan.explanation import Learned, Spending
     from dpweave.plan.plan import Plan
     from dpweave.plan.relations import Relation
 
 MOST_ADVICE = 3
+DOUBLINGS = 5
+"""Up to so many doublings of epsilon are tried for advice: beyond 32 times what is asked nobody would go."""
 WORST = 1.0
 """Error of a column whose domain was not learned: where its values lie means nothing."""
 HIDDEN = 0.2
@@ -48,18 +49,30 @@ most databases: bounds either fit or are far off.
 
 
 def foretold(
-    plan: Plan,
-    allocation: Allocation,
-    budget: Sequence[Spending],
-    learned: Sequence[Learned],
-    links: Sequence[LinkForecast],
+    plan: Plan, allocation: Allocation, *, epsilon: float, tables: Callable[[float], Sequence[Judged]]
 ) -> Verdict:
-    """What a copy by ``plan`` should be worth, from what it spends and about how many rows there are."""
-    tables = [_foretold_table(plan, name, budget, learned) for name in plan.promise.private]
-    return _verdict(plan, tables, {(f.table, f.key): f for f in links}, allocation.rho, allocation.delta)
+    """What a copy by ``plan`` should be worth; ``tables`` foretells its tables for any epsilon."""
+    enough = _enough(tables, epsilon)
+    return _verdict(plan, tables(epsilon), _pairs_lost(plan, allocation), epsilon=enough)
 
 
-def _foretold_table(plan: Plan, name: str, budget: Sequence[Spending], learned: Sequence[Learned]) -> Judged:
+def _enough(tables: Callable[[float], Sequence[Judged]], epsilon: float) -> float | None:
+    """The epsilon at which half of the tables that are not useful would be, as a multiple by two of what is asked."""
+    lost = {j.name for j in tables(epsilon) if j.word != "useful"}
+    for times in (2.0**i for i in range(1, DOUBLINGS + 1)) if lost else ():
+        if 2 * sum(j.word == "useful" for j in tables(times * epsilon) if j.name in lost) >= len(lost):
+            return times * epsilon
+    return None
+
+
+def _pairs_lost(plan: Plan, allocation: Allocation) -> dict[tuple[str, str], float]:
+    """Expected total variation of pairs of columns across each key that is learned, from its links alone."""
+    foretold = predictions(replace(plan, k=2), allocation, bounds=False)
+    return {(r.table, r.key): p.links.learned / 200 for r, p in foretold.items()}
+
+
+def foretold_table(plan: Plan, name: str, budget: Sequence[Spending], learned: Sequence[Learned]) -> Judged:
+    """What a private table of a copy should be worth, by what is spent on it and about how many rows it has."""
     rows = seen_rows(plan, name)
     noise = {(s.group, s.item): s.sigma or 0.0 for s in budget if s.table == name}
     short = {item.column.removeprefix(f"{name}."): item for item in learned if item.column.startswith(f"{name}.")}
@@ -104,12 +117,11 @@ def _size_error(rows: float, sigma: float) -> float:
 def found(model: Model, noise: Mapping[tuple[str, str], float]) -> Verdict:
     """What copies of a model are worth. ``noise`` is that of the released counts of each table's columns."""
     plan = model.plan
-    sized = replace(plan, k=2, tables=tuple(_sized(plan, model, name) for name in plan.database.names))
+    sized = replace(plan, tables=tuple(_sized(plan, model, name) for name in plan.database.names))
     certificate = model.certificate
     allocation = allocate(sized, epsilon=certificate.epsilon, delta=certificate.delta)
-    links = {(r.table, r.key): p.links for r, p in predictions(sized, allocation).items()}
     tables = [_found_table(model, name, noise) for name in plan.promise.private]
-    return _verdict(plan, tables, links, allocation.rho, certificate.delta, hidden=_hidden(model))
+    return _verdict(plan, tables, _pairs_lost(sized, allocation), hidden=_hidden(model))
 
 
 def _sized(plan: Plan, model: Model, name: str) -> TablePlan:
@@ -163,23 +175,21 @@ def _hidden(model: Model) -> Mapping[tuple[str, str], float]:
 def _verdict(
     plan: Plan,
     tables: Sequence[Judged],
-    links: Mapping[tuple[str, str], LinkForecast],
-    rho: float,
-    delta: float,
+    links: Mapping[tuple[str, str], float],
     *,
+    epsilon: float | None = None,
     hidden: Mapping[tuple[str, str], float] | None = None,
 ) -> Verdict:
     by_name = {j.name: j for j in tables}
-    crossed = [_relation(plan, r, links.get((r.table, r.key)), by_name) for r in relations(plan)]
+    crossed = [_relation(plan, r, links.get((r.table, r.key), 0.0), by_name) for r in relations(plan)]
     judged = (*tables, *crossed)
-    return Verdict(judged, tuple(_advice(plan, tables, judged, rho, delta, hidden or {})))
+    return Verdict(judged, tuple(_advice(plan, tables, judged, epsilon, hidden or {})))
 
 
-def _relation(plan: Plan, relation: Relation, link: LinkForecast | None, tables: Mapping[str, Judged]) -> Judged:
+def _relation(plan: Plan, relation: Relation, lost: float, tables: Mapping[str, Judged]) -> Judged:
     """Judge pairs of columns across a key: what links lose comes on top of what the tables themselves have lost."""
     target = plan.database[relation.table].key[relation.key].target
     sides = [tables[t].error for t in (relation.table, target) if t in tables]
-    lost = min((link.learned if link is not None else 0.0) / 200, 1.0)
     error = min(lost + max(sides, default=0.0), 1.0)
     return Judged("relation", f"{relation.table}.{relation.key} → {target}", word(error), error)
 
@@ -188,8 +198,7 @@ def _advice(
     plan: Plan,
     tables: Sequence[Judged],
     judged: Sequence[Judged],
-    rho: float,
-    delta: float,
+    epsilon: float | None,
     hidden: Mapping[tuple[str, str], float],
 ) -> Iterable[str]:
     """What to change first: by how many columns each change would help."""
@@ -208,14 +217,12 @@ def _advice(
             found.append((share * len(plan.table[table].columns), text))
     lost = [j for j in judged if j.error > USEFUL]
     if lost:
-        middle = sorted(j.error for j in lost)[len(lost) // 2]
-        needed = epsilon_of_rho(rho * (middle / USEFUL) ** 2, delta=delta)
         names = ", ".join(j.name for j in sorted(lost, key=lambda j: -j.error)[:4])
         what = f"{names} and {len(lost) - 4} more" if len(lost) > 4 else names
+        enough = "" if epsilon is None else f" At epsilon {epsilon:g} half of the tables among them would be."
         text = (
-            f"Ask for less or spend more: {what} {'are' if len(lost) > 1 else 'is'} not useful at this epsilon. Half"
-            f" of them would be at about epsilon {needed:,.2g}; fewer columns, fewer bins, larger weights, or public"
-            " sizes do the same for nothing."
+            f"Ask for less or spend more: {what} {'are' if len(lost) > 1 else 'is'} not useful at this epsilon.{enough}"
+            " Fewer columns, fewer bins, larger weights or public sizes cost nothing."
         )
         found.append((0.5 * len(lost), text))
     yield from (text for _, text in sorted(found, key=lambda f: -f[0])[:MOST_ADVICE])

@@ -355,13 +355,13 @@ def recommend_degree(
     mean = max(links / max(rows, 1.0), 1e-9)
     stay = mean / (1 + mean)
     best, least = 1, math.inf
+    sides = [{c: even_margin(n) for c, n in side.items()} for side in (left, right)]
+    design = Design(*sides, k=min(k, 2))
+    if not design.cliques:
+        return 1
+    variance = np.array([default_variance(t, links) for t in design.components])
     for bound in sorted({round(1.6**i) for i in range(16)}):
         seen = rows * stay * (1 - stay**bound) / (1 - stay)
-        sides = [{c: even_margin(n) for c, n in side.items()} for side in (left, right)]
-        design = Design(*sides, k=min(k, 2))
-        if not design.cliques:
-            return 1
-        variance = np.array([default_variance(t, links) for t in design.components])
         hidden = [l2(bound)] * len(design.cliques)
         shares = design.solve(variance, hidden, rho=rho, links=seen)
         told = design.precision(shares, hidden, rho=rho, links=seen)

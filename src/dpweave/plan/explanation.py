@@ -212,7 +212,8 @@ class Explanation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, as JSON holds them."""
-        return {name: value for name, value in asdict(self).items() if name != "text"}
+        plain = {name: value for name, value in asdict(self).items() if name != "text"}
+        return plain | {"verdict": self.verdict.to_dict()}
 
     def __str__(self) -> str:
         return self.text

@@ -117,7 +117,7 @@ def _worth(worth: Verdict) -> str:
     for word, colour in WORDS.items():
         judged = judged.replace(f"<td>{word}</td>", f'<td><span class="badge {colour}">{word}</span></td>')
     advice = "".join(f"<li>{escape(text)}</li>" for text in worth.advice)
-    change = f"<h4>What to change first</h4><ol>{advice}</ol>" if advice else ""
+    change = f"<h3>What to change first</h3><ol>{advice}</ol>" if advice else ""
     return f'<div class="card">{intro}{judged}{change}</div>'
 
 

@@ -1,0 +1,70 @@
+"""What is said of a copy before a fit and after it, held against what is true of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpweave as dw
+from dpweave.plan.plan import Plan
+from dpweave.report.html_report import verdict
+
+ROWS = {"people": 3_000, "visits": 9_000}
+
+
+@pytest.fixture(scope="module")
+def clinic() -> dict[str, pd.DataFrame]:
+    rng = np.random.default_rng(0)
+    sex = rng.choice(["f", "m"], ROWS["people"])
+    who = rng.integers(0, ROWS["people"], ROWS["visits"])
+    kind = np.where(rng.random(ROWS["visits"]) < np.where(sex[who] == "f", 0.8, 0.3), "check", "acute")
+    return {
+        "people": pd.DataFrame(
+            {"id": np.arange(ROWS["people"]), "sex": sex, "born": rng.integers(1930, 2010, len(sex))}
+        ),
+        "visits": pd.DataFrame({"id": np.arange(ROWS["visits"]), "people_id": who, "kind": kind}),
+    }
+
+
+@pytest.fixture(scope="module")
+def plan(clinic: dict[str, pd.DataFrame]) -> Plan:
+    plan = Plan.draft(clinic, protect=["people"])
+    return replace(plan, tables=tuple(replace(t, rows=ROWS[t.name]) for t in plan.tables))
+
+
+@pytest.mark.parametrize(("epsilon", "word"), [(20.0, "useful"), (0.003, "noise only")])
+def test_what_is_foretold_and_found_is_true(
+    clinic: dict[str, pd.DataFrame], plan: Plan, epsilon: float, word: str
+) -> None:
+    before = plan.explain(epsilon=epsilon, delta=1e-6).verdict
+    model = dw.fit(clinic, plan, epsilon=epsilon, delta=1e-6, insecure_seed=1)
+    after = verdict(model)
+    names = {"people", "visits", "visits.people_id → people"}
+    for said in (before, after):
+        assert {j.name: j.word for j in said.judged if j.name in names} == dict.fromkeys(names, word)
+    copy = model.sample()["visits"].to_pandas()
+    off = abs((copy["kind"] == "check").mean() - (clinic["visits"]["kind"] == "check").mean())
+    assert (off < 0.1) == (word == "useful")
+
+
+def test_domains_that_noise_hides_are_named_and_what_to_change(clinic: dict[str, pd.DataFrame], plan: Plan) -> None:
+    model = dw.fit(clinic, plan, epsilon=0.02, delta=1e-6, insecure_seed=1)
+    found = verdict(model)
+    by_name = {j.name: j for j in found.judged}
+    assert "born" in by_name["people"].unlearned
+    assert any("people.born" in text for text in found.advice)
+    assert len(found.advice) <= 3
+    assert all(len(line) <= 80 for line in str(found).splitlines())
+    assert found.to_dict()["supported"] == found.supported < 1
+
+
+def test_a_bound_that_hides_rows_is_named(clinic: dict[str, pd.DataFrame]) -> None:
+    who = np.repeat(np.arange(300), 30)
+    visits = clinic["visits"].assign(people_id=who)
+    source = {"people": clinic["people"].head(300), "visits": visits}
+    plan = Plan.draft(source, protect=["people"], max_degree=3)
+    found = verdict(dw.fit(source, plan, epsilon=30.0, delta=1e-6, insecure_seed=0))
+    assert any("visits.people_id" in text and "hides about" in text for text in found.advice)
