@@ -1,8 +1,9 @@
-"""What people read before a fit. Works from the plan, epsilon and delta alone: no row is read, nothing is spent.
+"""What people read before a fit, and the verdict on a copy. No row is read, nothing is spent.
 
 Lives here:
   - ``explain_plan``: works out the values of an explanation.
   - ``explanation_text``: the same in words. ``forecast``: time, memory and errors of links.
+  - ``verdict``: what a copy is worth, before a fit from the plan alone and after it from the release.
   - ``draft_notes``: the comments in a drafted plan.
 
 Does not live here: the values themselves (``dpweave.plan.explanation``), and any number
