@@ -142,7 +142,7 @@ def test_every_json_output_has_a_schema_that_is_one():
 
 
 @pytest.mark.parametrize(
-    "command", ["", "draft", "explain", "fit", "sample", "report", "run", "evaluate", "ledger", "demo"]
+    "command", ["", "draft", "check", "explain", "fit", "sample", "report", "run", "evaluate", "ledger", "demo"]
 )
 def test_help_teaches_and_fits_eighty_columns(call, command):
     code, out, _ = call(*command.split(), "--help")
@@ -570,3 +570,17 @@ def test_piped_output_has_no_colour_and_no_bar(fitted, tmp_path):
     found = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "\x1b" not in found.stdout + found.stderr
     assert found.stderr == ""
+
+
+def test_check_lists_what_is_risky_and_refuses_another_schema(call, clinic, tmp_path):
+    code, out, _ = call("check", clinic / "plan.toml", clinic / "clinic.sqlite", "--json")
+    assert code == 0
+    assert {f["severity"] for f in valid("check", out)["findings"]} <= {"risky", "note"}
+    code, out, _ = call("check", clinic / "plan.toml", clinic / "clinic.sqlite")
+    assert code == 0
+    assert max(map(len, out.splitlines())) <= 80
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "x.csv").write_text("a\n1\n")
+    code, out, _ = call("check", clinic / "plan.toml", tmp_path / "other", "--json")
+    assert code == 3
+    assert valid("check", out)["findings"][0]["severity"] == "wrong"

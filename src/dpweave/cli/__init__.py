@@ -1,7 +1,8 @@
 """The command line: parse, call the library, print.
 
 Lives here:
-  - ``commands``: one function per command.
+  - ``commands``: one function per command. ``plan_commands``: those that read a plan or a catalogue and never a row.
+    ``options``: arguments and options that they share.
   - ``screen``: the words that a command prints. ``outputs``: where a command may write.
   - ``interruption``: what happens at Ctrl-C. ``demo``: the made-up shop. ``read_copy``: a copy read back.
 

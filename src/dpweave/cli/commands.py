@@ -9,16 +9,30 @@ import json
 import os
 import sys
 import traceback
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import dpweave.cli.plan_commands  # noqa: F401 - registers its commands
 from dpweave.cli.interruption import interruptible
+from dpweave.cli.options import (
+    DeltaOption,
+    EpsilonOption,
+    ForceOption,
+    JsonOption,
+    LabelOption,
+    LedgerOption,
+    ModelArgument,
+    PlanOption,
+    QuietOption,
+    ScaleOption,
+    SeedOption,
+    SourceArgument,
+    app,
+)
 from dpweave.cli.outputs import beside, keep, kept_safe, require_apart, require_free_file, without_password
 from dpweave.cli.screen import (
-    after_draft,
     complain,
     database_dict,
     database_words,
@@ -30,59 +44,10 @@ from dpweave.cli.screen import (
     unspent,
     verdict_words,
 )
-from dpweave.engines.staging import write_text
 from dpweave.errors import DpweaveError, UsageError
 
 if TYPE_CHECKING:
     from dpweave.model.synthetic_database import SyntheticDatabase
-
-app = typer.Typer(
-    name="dpweave",
-    help="Turn a private relational database into a synthetic one that anybody may have.",
-    epilog="Start with 'dpweave demo', or with 'dpweave draft SOURCE -o plan.toml'. "
-    "Exit codes: 0 done, 1 bug, 2 usage, 3 bad plan or schema, 4 budget refused, 5 source or target trouble, "
-    "130 interrupted.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
-)
-
-
-class Neighbours(StrEnum):
-    """Two neighbour relations."""
-
-    ENTITY = "entity"
-    RECORD = "record"
-
-
-SourceArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="SOURCE",
-        help="The private database: shop.duckdb, shop.sqlite, postgresql://…, or a folder of Parquet or CSV files.",
-    ),
-]
-ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="A model that 'dpweave fit' wrote.")]
-PlanOption = Annotated[Path, typer.Option("--plan", "-p", metavar="PLAN.TOML", help="The plan, from 'dpweave draft'.")]
-EpsilonOption = Annotated[
-    float,
-    typer.Option("--epsilon", "-e", help="How much the release may reveal about one unit. 1 is strong, 10 is weak."),
-]
-DeltaOption = Annotated[
-    float, typer.Option("--delta", "-d", help="Chance that the promise fails; well below one in the number of units.")
-]
-LedgerOption = Annotated[
-    Path, typer.Option("--ledger", metavar="FILE", help="The file that remembers what was spent; made when missing.")
-]
-LabelOption = Annotated[str | None, typer.Option("--label", help="Who asks, for the ledger.")]
-ForceOption = Annotated[bool, typer.Option("--force", "-f", help="Replace the output if it exists.")]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no words, errors excepted.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of words.")]
-ScaleOption = Annotated[float, typer.Option("--scale", help="Size of the copy, relative to the original.")]
-SeedOption = Annotated[
-    int, typer.Option("--seed", help="The same seed gives the same copy; another one, another copy.")
-]
 
 
 def main() -> None:
@@ -123,83 +88,6 @@ def _root(
     ] = False,
 ) -> None:
     """Turn a private relational database into a synthetic one that anybody may have."""
-
-
-# -- plans -------------------------------------------------------------------------------------------------------------
-
-
-@app.command()
-def draft(
-    source: SourceArgument,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="PLAN.TOML", help="Where to write the plan.")],
-    protect: Annotated[
-        list[str] | None,
-        typer.Option("--protect", metavar="TABLE", help="A table of units to protect; repeat it. Without: proposed."),
-    ] = None,
-    public: Annotated[
-        list[str] | None,
-        typer.Option("--public", metavar="TABLE", help="A table that anybody may see, copied as it is; repeat it."),
-    ] = None,
-    neighbours: Annotated[
-        Neighbours,
-        typer.Option("--neighbours", help="Hide whether a unit is there (entity), or what it says (record)."),
-    ] = Neighbours.ENTITY,
-    max_degree: Annotated[
-        int, typer.Option("--max-degree", help="First guess of how many rows may point at one row through a key.")
-    ] = 10,
-    force: ForceOption = False,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Write a first plan, with comments, for you to edit.
-
-    Reads the catalogue and never a row. The plan says who is protected, how many rows one unit may own, and which
-    values each column can take. All of it is public.
-    """
-    from dpweave.explain.draft_notes import draft_text, not_copied
-
-    require_free_file(out, force=force)
-    plan, text = draft_text(
-        source,
-        protect=tuple(protect or ()),
-        public=tuple(public or ()),
-        neighbours=neighbours.value,
-        max_degree=max_degree,
-    )
-    write_text(out, text)
-    left_out = not_copied(source)
-    if as_json:
-        say_json(
-            {
-                "plan": str(out),
-                "protect": list(plan.protect),
-                "public": list(plan.public),
-                "not_copied": list(left_out),
-                "content": plan.to_dict(),
-            }
-        )
-    else:
-        say(after_draft(plan, out, left_out=left_out), quiet=quiet)
-
-
-@app.command()
-def explain(
-    plan: Annotated[Path, typer.Argument(metavar="PLAN.TOML", help="A plan, from 'dpweave draft'.")],
-    epsilon: EpsilonOption,
-    delta: DeltaOption = 1e-6,
-    as_json: JsonOption = False,
-) -> None:
-    """Say what a plan promises, spends and can give.
-
-    Needs the plan alone: no database, no row, no budget. Change the plan until you like what you read.
-    """
-    from dpweave.plan.plan import Plan
-
-    explanation = Plan.load(plan).explain(epsilon=epsilon, delta=delta)
-    if as_json:
-        say_json(explanation.to_dict())
-    else:
-        say(str(explanation))
 
 
 # -- spending ----------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dpweave.budget.spending import DatabaseSummary
+    from dpweave.explain.check_plan import Finding
     from dpweave.model.synthetic_database import SyntheticDatabase
     from dpweave.plan.explanation import Verdict
     from dpweave.plan.plan import Plan
@@ -83,6 +84,18 @@ def after_draft(plan: Plan, out: Path, *, left_out: tuple[str, ...] = ()) -> str
         lines.append(f"{len(learned)} domains are to be learned under the budget; declare those you know.")
     lines.append(f"Next: edit it, then dpweave explain {out} --epsilon 1")
     return "\n".join(_fold(line) for line in lines)
+
+
+def check_words(findings: Sequence[Finding]) -> str:
+    """Return what is wrong, risky or worth knowing about a plan, the worst first, in 80 columns."""
+    if not findings:
+        return "The plan fits the catalogue, and nothing in it is risky."
+    lines = []
+    for f in findings:
+        head = f"{f.severity:<6} {f.where}: "
+        lines.append(textwrap.fill(head + f.text, 80, subsequent_indent=" " * 7, break_on_hyphens=False))
+    counts = {s: sum(f.severity == s for f in findings) for s in dict.fromkeys(f.severity for f in findings)}
+    return "\n".join([*lines, ", ".join(f"{n} {s}" for s, n in counts.items()) + "."])
 
 
 def rows_apart(copy: SyntheticDatabase, public: Sequence[str]) -> dict[str, int]:

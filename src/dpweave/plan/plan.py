@@ -15,7 +15,7 @@ from dpweave.engines.staging import staged
 from dpweave.errors import PlanError, nearest
 from dpweave.plan import value_kinds
 from dpweave.plan.declared import VERSION, DeclaredPlan
-from dpweave.plan.drafting import looks_opaque, propose_owning
+from dpweave.plan.drafting import DEFAULT_DEGREE, looks_opaque, propose_owning
 from dpweave.plan.entries import (
     METHODS,
     NUMBERS,
@@ -249,7 +249,7 @@ class Plan(DeclaredPlan):
         protect: Sequence[str],
         public: Sequence[str] = (),
         neighbours: Literal["entity", "record"] = "entity",
-        max_degree: int = 10,
+        max_degree: int = DEFAULT_DEGREE,
     ) -> Plan:
         """Write a first plan from the catalogue of ``source``. Reads no row.
 
