@@ -92,10 +92,10 @@ def test_no_more_is_spent_than_helps():
     def noise(share: float) -> float:
         return 10.0 / np.sqrt(2 * 0.01 * share)
 
-    assert share_for(rho=0.01, l2=10.0, mean=0.0) == 0.0
-    assert share_for(rho=0.01, l2=10.0, mean=noise(SHARE) / HOPELESS * 0.99) == 0.0
-    assert share_for(rho=0.01, l2=10.0, mean=noise(SHARE)) == SHARE
-    little = share_for(rho=0.01, l2=10.0, mean=10_000.0)
+    assert share_for(rho=0.01, l2=10.0, mean=0.0, targets=100) == 0.0
+    assert share_for(rho=0.01, l2=10.0, mean=noise(SHARE) / HOPELESS * 0.99, targets=5) == 0.0
+    assert share_for(rho=0.01, l2=10.0, mean=noise(SHARE), targets=100) == SHARE
+    little = share_for(rho=0.01, l2=10.0, mean=10_000.0, targets=100)
     assert noise(little) == pytest.approx(ENOUGH * 10_000.0)
 
 
@@ -123,3 +123,27 @@ def test_weights_of_rows_are_where_links_start_and_counts_of_columns_come_on_top
             assert np.abs(own - expected / expected.sum() * own.sum()).max() <= 1.0 + 1e-9
     with pytest.raises(UsageError, match="right_weights"):
         Degrees(right_weights=np.array([1.0, -1.0]))
+
+
+def _gini(counts: np.ndarray) -> float:
+    n = len(counts)
+    return float((2 * np.arange(1, n + 1) - n - 1) @ np.sort(counts) / (n * counts.sum()))
+
+
+@pytest.mark.parametrize(("targets", "sigma"), [(800, 60.0), (4_000, 60.0), (20_000, 60.0)])
+def test_the_most_popular_of_a_long_tail_keep_their_links(targets: int, sigma: float) -> None:
+    """Noise of up to twelve times the mean count: the few that stand far above it are known all the same."""
+    shares = 1 / np.arange(1, targets + 1) ** 1.1
+    true = np.random.default_rng(0).multinomial(100_000, shares / shares.sum())
+    for seed in range(3):
+        found = popularity(_noisy(true, sigma, np.random.default_rng(seed)), sigma=sigma, columns={})
+        links = found / found.sum() * true.sum()
+        assert links[:10] == pytest.approx(true[:10], rel=0.2)
+        assert _gini(links) == pytest.approx(_gini(true), abs=0.055)
+
+
+def test_a_long_tail_is_worth_counting_for_the_few_that_show() -> None:
+    assert share_for(rho=0.01, l2=3.0, mean=1.0, targets=10) == 0.0
+    few = share_for(rho=0.01, l2=3.0, mean=10.0, targets=10_000)
+    assert 0 < few < SHARE
+    assert few < share_for(rho=0.01, l2=3.0, mean=12.0, targets=10_000) <= SHARE

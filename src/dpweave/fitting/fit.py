@@ -468,7 +468,9 @@ def _learn_popularity(
                 continue
             (column,) = window.shape
             mean = blueprint.sizes[relation.table] * blueprint.share(relation.table, relation.key) / len(keys)
-            rho = left[task.name] * share_for(rho=left[task.name], l2=window.l2((column,)), mean=mean)
+            rho = left[task.name] * share_for(
+                rho=left[task.name], l2=window.l2((column,)), mean=mean, targets=len(keys)
+            )
             if rho > 0:
                 (noisy,) = window.measure([(column,)], rho=rho)
                 left[task.name] = subtract(left[task.name], rho)

@@ -24,18 +24,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpweave.links.degrees_by_values import COEFFICIENTS, tilts
+from dpweave.measure.expected_error import doubt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dpweave.arrays import FloatArray, IntArray
+    from dpweave.arrays import BoolArray, FloatArray, IntArray
 
 SHARE = 0.25
 """The most of a relation's budget that is spent on counting targets one by one."""
 ENOUGH = 0.1
 """Noise below this part of the mean count is not worth its price."""
 HOPELESS = 2.0
-"""Noise above so many mean counts tells too little of single rows, and is not bought at all."""
+"""Noise above so many mean counts tells too little of most rows. Then only as much is spent
+as the part of the links that lead to rows which would stand out of noise all the same.
+"""
 
 MOST_TARGETS = 100_000
 """Of more rows none is counted by itself."""
@@ -51,18 +54,26 @@ _LEAST = 0.05
 """What columns leave of the mean at least."""
 
 
-def share_for(*, rho: float, l2: float, mean: float) -> float:
+def share_for(*, rho: float, l2: float, mean: float, targets: int) -> float:
     r"""Part of ``rho`` to spend on one count per target: enough for noise of a tenth of
-    the ``mean`` count, at most a quarter.
+    the ``mean`` count, at most a quarter; less where only the most popular of ``targets`` would show.
 
-    Nothing where even that leaves noise of more than twice the mean.
-
-    >>> [round(share_for(rho=0.01, l2=14.0, mean=m), 3) for m in (10.0, 200.0, 4000.0)]
-    [0.0, 0.25, 0.061]
+    >>> [round(share_for(rho=0.01, l2=14.0, mean=m, targets=1000), 3) for m in (1.0, 10.0, 200.0, 4000.0)]
+    [0.0, 0.033, 0.25, 0.061]
     """
-    if not mean > 0 or l2 / np.sqrt(2 * rho * SHARE) > HOPELESS * mean:
+    if not mean > 0:
         return 0.0
+    noise = l2 / np.sqrt(2 * rho * SHARE)
+    if noise > HOPELESS * mean:
+        return SHARE * _shown(noise, mean, targets)
     return float(min(SHARE, (l2 / (ENOUGH * mean)) ** 2 / (2 * rho)))
+
+
+def _shown(noise: float, mean: float, targets: int) -> float:
+    """Share of links to targets that stand out of noise, if their popularity falls as one over their rank."""
+    shares = 1 / np.arange(1, targets + 1)
+    shares /= shares.sum()
+    return float(shares[mean * targets * shares > doubt(targets) * noise].sum())
 
 
 def popularity(counts: IntArray, *, sigma: float, columns: Mapping[str, IntArray]) -> FloatArray:
@@ -72,12 +83,15 @@ def popularity(counts: IntArray, *, sigma: float, columns: Mapping[str, IntArray
     array([1., 1., 1., 1.])
     """
     n = len(counts)
-    if n < 2 or counts.sum() < 2 * sigma * np.sqrt(n):
+    clear = counts > doubt(n) * sigma
+    if n < 2 or (counts.sum() < 2 * sigma * np.sqrt(n) and not clear.any()):
         return np.ones(n)
-    observed = counts / counts.mean()
-    noise = sigma / counts.mean()
+    # Of rows that stand out there are at least as many links as they have beyond doubt.
+    mean = max(float(counts.mean()), float(counts[clear].sum()) / n)
+    observed = counts / mean
+    noise = sigma / mean
     base = _by_columns(observed, columns)
-    law, points = _law(observed, base, noise, chance=1 / max(float(counts.mean()), 1.0))
+    law, points = _law(observed, base, noise, chance=1 / max(mean, 1.0))
     likelihood = np.exp(-0.5 * ((observed[:, None] - base[:, None] * points) / noise) ** 2) + 1e-300
     for _ in range(_STEPS if n >= _MANY else 0):
         posterior = likelihood * law
@@ -88,7 +102,18 @@ def popularity(counts: IntArray, *, sigma: float, columns: Mapping[str, IntArray
     if n < _MANY:
         known = float(dealt.var() / (dealt.var() + noise**2))
         dealt = known * expected + (1 - known) * dealt
-    return _raked(dealt, expected, columns)
+    clear = observed - base > doubt(n) * noise
+    return _with_clear(_raked(dealt, expected, columns), observed, clear)
+
+
+def _with_clear(weights: FloatArray, observed: FloatArray, clear: BoolArray) -> FloatArray:
+    """Give rows that stand out of noise what was counted of them; the others share what is left, as before."""
+    left, rest = len(weights) - float(observed[clear].sum()), float(weights[~clear].sum())
+    if not clear.any() or left <= 0 or rest <= 0:
+        return weights
+    out = np.asarray(weights * left / rest)
+    out[clear] = observed[clear]
+    return out
 
 
 def _by_columns(observed: FloatArray, columns: Mapping[str, IntArray]) -> FloatArray:

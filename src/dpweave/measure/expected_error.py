@@ -13,7 +13,7 @@ what comes out is brought back to shares, and the distance is the error.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -59,3 +59,8 @@ def word(error: float) -> str:
     ('useful', 'coarse', 'noise only')
     """
     return "useful" if error <= USEFUL else "coarse" if error <= COARSE else "noise only"
+
+
+def doubt(cells: Any) -> Any:
+    """Standard deviations that the largest of so many noises hardly ever reaches."""
+    return 1.0 + np.sqrt(2 * np.log(np.maximum(cells, 2)))

@@ -4,9 +4,7 @@ are learned in :mod:`dpweave.tables.learned_ranges`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from dpweave.schema.domain import Bins, Categories, Domain, bins_at, from_axis, is_plain, to_axis
 
@@ -29,11 +27,6 @@ def categories_from(found: Mapping[str, int], *, most: int = 1000) -> Categories
     """
     ranked = sorted(filter(is_plain, found), key=lambda v: (-found[v], v))[:most]
     return Categories(tuple(ranked), other=True)
-
-
-def doubt(cells: Any) -> Any:
-    """Standard deviations that the largest of so many noises hardly ever reaches."""
-    return 1.0 + np.sqrt(2 * np.log(np.maximum(cells, 2)))
 
 
 def public_domain(column: Column, values: list[object], *, bins: int) -> Domain:

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpweave.measure.expected_error import doubt
 from dpweave.privacy.accounting import split
 from dpweave.schema.domain import Bins, Learn, bins_at, even_bins, from_axis, to_axis
-from dpweave.tables.learned_domains import BEYOND_DOUBT, SIGNIFICANT, doubt
+from dpweave.tables.learned_domains import BEYOND_DOUBT, SIGNIFICANT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
