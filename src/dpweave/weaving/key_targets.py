@@ -164,11 +164,10 @@ def lead_away_from_itself(state: WeavingState, name: str, key: ForeignKey) -> No
     loops = np.flatnonzero(links == every)
     if not len(loops):
         return
-    group = _agreement(state, state.plan.table[name], key)[0]
-    keep = (NotItself(every), SameGroup(links >= 0), SameGroup(group))
-    links, left = without_bad_links(
-        links, loops, keep, _kinds(state, name, key), rng=state.rng("loops", name, key.name)
-    )
+    shared = _agreement(state, state.plan.table[name], key)[0]
+    group = np.where(links >= 0, shared + 2, 0)
+    rng, kinds = state.rng("loops", name, key.name), _kinds(state, name, key, group)
+    links, left = without_bad_links(links, loops, (NotItself(every), SameGroup(group)), kinds, rng=rng)
     links[left] = -1
     state.links[name, key.name] = links
 
@@ -244,24 +243,25 @@ def _exchange(state: WeavingState, name: str, keys: list[ForeignKey], rng: np.ra
     *before, last = keys
     links = state.links[name, last.name]
     _, others = np.unique(state.labels(name, before)[0], return_inverse=True)
-    linked = np.logical_and.reduce([state.links[name, key.name] >= 0 for key in keys])
+    linked = np.logical_and.reduce([state.links[name, key.name] >= 0 for key in keys]).astype(np.int64)
     keep = (SameGroup(linked), NewPairs.of(others, links, state.rows[last.target] + 1))
-    state.links[name, last.name], _ = without_bad_links(links, again, keep, _kinds(state, name, last), rng=rng)
+    kinds = _kinds(state, name, last, linked)
+    state.links[name, last.name], _ = without_bad_links(links, again, keep, kinds, rng=rng)
 
 
-def _kinds(state: WeavingState, name: str, key: ForeignKey) -> Iterator[Labels]:
-    """Number rows that are alike, wider and wider: first those that the fit of ``key`` cannot tell apart, then those
-    whose targets it cannot, so that what was learned stays; then those with the same columns of their own, whoever owns
-    them; then all.
+def _kinds(state: WeavingState, name: str, key: ForeignKey, group: IntArray) -> Iterator[Labels]:
+    """Number rows of a ``group`` that are alike, wider and wider: first those that the fit of ``key`` cannot tell
+    apart, then those whose targets it cannot, so that what was learned stays; then those with the same columns of their
+    own, whoever owns them; then all.
     """
     found = [r for r in relations(state.plan) if (r.table, r.key, r.joint) == (name, key.name, None)]
     rows, left = state.rows[name], [a for r in found for _, a in r.left]
     right = [Attribute(a.column, a.path[1:]) for r in found for _, a in r.right]
-    yield lambda _: _alike([state.seen(name, a) for a in left], rows)
+    yield lambda _: _alike([group, *(state.seen(name, a) for a in left)], rows)
     targets = _alike([state.seen(key.target, a) for a in right], state.rows[key.target])
-    yield lambda ends: np.append(targets, -1)[ends]
-    yield lambda _: _alike([state.seen(name, a) for a in left if not a.path], rows)
-    yield np.zeros_like
+    yield lambda ends: _alike([group, np.append(targets, 0)[ends]], rows)
+    yield lambda _: _alike([group, *(state.seen(name, a) for a in left if not a.path)], rows)
+    yield lambda _: group
 
 
 def keep_numbered(state: WeavingState, name: str) -> None:
