@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpweave.weaving.acyclic_keys import depths, longest, rehang, settle, told_time
+from dpweave.weaving.acyclic_keys import depths, longest, rehang, settle, time_along_links
 
 
 @settings(max_examples=150, deadline=None)
@@ -44,13 +44,13 @@ def test_time_is_the_column_that_links_run_along() -> None:
     year = rng.integers(0, 10, 500)
     parent = np.array([rng.choice(np.flatnonzero(year < y)) if y else -1 for y in year])
     noise = rng.integers(0, 10, 500)
-    found = told_time([noise, year], [parent], rng)
+    found = time_along_links([noise, year], [parent], rng)
     assert found is not None
     assert (found == year).all()
-    falling = told_time([9 - year], [parent], rng)  # years before some date
+    falling = time_along_links([9 - year], [parent], rng)  # years before some date
     assert falling is not None
     assert (falling == year).all()
-    assert told_time([noise], [parent], rng) is None
+    assert time_along_links([noise], [parent], rng) is None
 
 
 def test_rows_without_a_time_come_between_what_they_lead_to_and_what_leads_to_them() -> None:
@@ -59,7 +59,7 @@ def test_rows_without_a_time_come_between_what_they_lead_to_and_what_leads_to_th
     parent = np.where(year > 0, np.arange(100) - 1, -1)
     some = year.copy()
     some[7] = -1
-    found = told_time([some], [parent], rng)
+    found = time_along_links([some], [parent], rng)
     assert found is not None
     assert found[7] == 2
     assert (found == year).all()

@@ -18,7 +18,7 @@ from dpweave.plan.plan import Plan
 from dpweave.plan.rules import Determined, Ordered
 from dpweave.schema.database import Column, ForeignKey, Type
 from dpweave.schema.domain import Bins, Categories, Opaque
-from dpweave.weaving.key_targets import distinct, draw_targets, separate
+from dpweave.weaving.key_targets import separate
 
 ID = Column("id", Type("integer"), nullable=False)
 KIND = ColumnPlan(Column("kind", Type("text"), nullable=False), Categories(("a", "b", "c")))
@@ -498,21 +498,6 @@ def test_running_numbers(groups: list[int]) -> None:
         expected.append(seen.get(g, 0))
         seen[g] = expected[-1] + 1
     assert running_number(np.array(groups, dtype=np.int64)).tolist() == expected
-
-
-@given(st.integers(1, 200), st.data())
-def test_distinct_numbers(limit: int, data: st.DataObject) -> None:
-    count = data.draw(st.integers(0, limit))
-    found = distinct(limit, count, np.random.default_rng(0))
-    assert len(found) == count == len(set(found.tolist()))
-    assert all(0 <= x < limit for x in found)
-
-
-@given(st.integers(0, 50), st.integers(1, 10), st.integers(1, 4))
-def test_targets_stay_within_capacity(children: int, parents: int, capacity: int) -> None:
-    made = draw_targets(children, np.arange(parents) + 100, capacity=capacity, rng=np.random.default_rng(0))
-    assert (made >= 0).sum() == min(children, parents * capacity)
-    assert np.bincount(made[made >= 0], minlength=1).max(initial=0) <= capacity
 
 
 def test_three_way_junctions_keys_to_unique_columns_and_nulls_that_depend_on_values() -> None:

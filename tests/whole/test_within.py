@@ -302,7 +302,7 @@ def test_rows_meet_in_their_group_within_the_bound(data: st.DataObject) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_PAIRS", data.draw(st.sampled_from([1, 7, 1 << 22])))
         target = assign_within_groups(
-            home, bound=bound, rng=np.random.default_rng(0), leans=lambda _, j: np.where(barred[j], -np.inf, 0.0)
+            home, bound=bound, rng=np.random.default_rng(0), log_odds=lambda _, j: np.where(barred[j], -np.inf, 0.0)
         )
     led = np.flatnonzero(target >= 0)
     assert (home.right[target[led]] == left[led]).all()
@@ -320,6 +320,6 @@ def test_rows_meet_in_their_group_within_the_bound(data: st.DataObject) -> None:
 def test_likelier_partners_are_chosen_as_often_as_they_are_likelier() -> None:
     rows = 20_000
     home = UnitGroups(np.repeat(np.arange(rows), 1), np.repeat(np.arange(rows), 3))
-    lean = np.log(np.tile([1.0, 2.0, 5.0], rows))
-    target = assign_within_groups(home, bound=None, rng=np.random.default_rng(0), leans=lambda _, j: lean[j])
+    odds = np.log(np.tile([1.0, 2.0, 5.0], rows))
+    target = assign_within_groups(home, bound=None, rng=np.random.default_rng(0), log_odds=lambda _, j: odds[j])
     assert np.bincount(target % 3) / rows == pytest.approx([1 / 8, 2 / 8, 5 / 8], abs=0.01)

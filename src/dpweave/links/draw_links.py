@@ -10,7 +10,7 @@ import numpy as np
 
 from dpweave.links.degrees import UNKNOWN, Degrees, fill, match_total, whole
 from dpweave.links.row_types import RowTypes
-from dpweave.links.wiring.exchange_for_counts import polish
+from dpweave.links.wiring.exchange_for_counts import exchange_for_counts
 from dpweave.links.wiring.wire import WHOLE_CELLS, spread, wire
 from dpweave.links.wiring.within_groups import assign_within_groups
 
@@ -38,7 +38,7 @@ def draw_links(fit: LinkFit, problem: LinkProblem, *, degrees: Degrees = UNKNOWN
     if not problem.links or not problem.left_rows or not problem.right_rows:
         return np.zeros((0, 2), dtype=np.int64)
     if problem.home is not None:
-        return _drawn_at_home(fit, problem, degrees, problem.home, rng)
+        return _drawn_within_groups(fit, problem, degrees, problem.home, rng)
     renewed = renewed_rows(fit, problem, degrees, rng) if problem.left_may_repeat else None
     if renewed is not None:
         problem = replace(problem, left={c: codes[renewed] for c, codes in problem.left.items()})
@@ -74,7 +74,7 @@ def draw_links(fit: LinkFit, problem: LinkProblem, *, degrees: Degrees = UNKNOWN
         fit.weights, left, right, left_degrees=wanted, right_degrees=others, rng=rng, same_table=problem.bars_self
     )
     sparse = one_left and left.count * right.count > _EVEN_CELLS
-    pairs = polish(pairs, problem, fit.joint, rng=rng) if sparse else pairs
+    pairs = exchange_for_counts(pairs, problem, fit.joint, rng=rng) if sparse else pairs
     return pairs if renewed is None else np.stack([renewed[pairs[:, 0]], pairs[:, 1]], axis=1)
 
 
@@ -88,7 +88,8 @@ def renewed_rows(fit: LinkFit, problem: LinkProblem, degrees: Degrees, rng: np.r
 
     .. math:: \frac{\sum_v D_v w(u, v) / \sum_v D_v}{\sum_v q_v w(u, v) / \sum_v q_v}
 
-    times as often, w being how much likelier than by chance the fit links u to v. Where it knows of no lean, that is 1.
+    times as often, w being how much likelier than by chance the fit links u to v. Where it knows of no
+    association, that is 1.
     """
     if degrees.right is None or degrees.right_seen is None or not fit.theta:
         return None
@@ -109,12 +110,13 @@ def renewed_rows(fit: LinkFit, problem: LinkProblem, degrees: Degrees, rng: np.r
     return np.sort(np.repeat(order, often))
 
 
-def _drawn_at_home(
-    fit: LinkFit, problem: LinkProblem, degrees: Degrees, home: UnitGroups, rng: np.random.Generator
+def _drawn_within_groups(
+    fit: LinkFit, problem: LinkProblem, degrees: Degrees, groups: UnitGroups, rng: np.random.Generator
 ) -> IntArray:
     """Links of rows that may lead to some others alone, each with at most one."""
     bound = 1 if problem.kind == "one-to-one" else degrees.right_bound
-    target = assign_within_groups(home, bound=bound, rng=rng, leans=partial(fit.leans, problem.left, problem.right))
+    log_odds = partial(fit.log_odds_of_pairs, problem.left, problem.right)
+    target = assign_within_groups(groups, bound=bound, rng=rng, log_odds=log_odds)
     linked = np.flatnonzero(target >= 0)
     return np.stack([linked, target[linked]], axis=1)
 
@@ -175,14 +177,14 @@ def _type_shares(
     inner, totals, highest = np.zeros(len(some)), np.zeros((2, right.count)), -np.inf
     step = max(WHOLE_CELLS // max(right.count, 1), 1)
     for block in (slice(i, i + step) for i in range(0, len(some), step)):
-        lean = fit.lean(_cut(sample, block), right)
+        odds = fit.log_odds(_cut(sample, block), right)
         if known:
-            weight = np.exp(lean - lean.max(axis=1, keepdims=True)) * columns
+            weight = np.exp(odds - odds.max(axis=1, keepdims=True)) * columns
             totals += (masses[:, block] / np.maximum(weight.sum(axis=1), 1e-300)) @ weight
             continue
-        higher = max(highest, float(lean.max()))  # one scale for all blocks
+        higher = max(highest, float(odds.max()))  # one scale for all blocks
         inner, totals = (x * np.exp(highest - higher) for x in (inner, totals))
-        weight, highest = np.exp(lean - higher) * columns, higher
+        weight, highest = np.exp(odds - higher) * columns, higher
         inner[block] = weight.sum(axis=1)
         totals += masses[:, block] @ weight
     shares = rows if known or len(some) < left.count else rows * inner
@@ -194,8 +196,8 @@ def _settled(fit: LinkFit, right: RowTypes, total: FloatArray, shown: FloatArray
     """Scale the shares of right types by what takes those in the view to how the fit
     spreads links over each right column that was counted.
 
-    Where types are told apart only by the columns that matter, a column whose counts
-    were too noisy to be heard is none of them.
+    Where types differ only by the columns that matter, a column whose counts
+    were too noisy to tell anything is none of them.
     """
     alone = {w.right[0]: table.ravel() for w, (table, _) in fit.joint.items() if not w.left and len(w.right) == 1}
     margins = {c: table for c, table in alone.items() if c in right.columns}

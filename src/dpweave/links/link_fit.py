@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LinkFit:
-    """θ per component: how links lean away from independent wiring. Applies to any rows with these columns.
+    """θ per component: log-odds of links against independent wiring. Applies to any rows with these columns.
 
     ``slack`` holds what the counts say of the side whose margin is given: how far the view's links per value
     differ from those of the synthetic rows. It keeps their difference out of θ and leaves wiring alone.
@@ -66,16 +66,16 @@ class LinkFit:
 
     def weights(self, left: RowTypes, right: RowTypes) -> FloatArray:
         """How much likelier than by chance a pair of types is linked, up to a factor."""
-        lean = self.lean(left, right)
-        return np.exp(lean - lean.max()) if lean.size else lean
+        odds = self.log_odds(left, right)
+        return np.exp(odds - odds.max()) if odds.size else odds
 
-    def lean(self, left: RowTypes, right: RowTypes) -> FloatArray:
+    def log_odds(self, left: RowTypes, right: RowTypes) -> FloatArray:
         """The logarithm of that, up to a constant which is the same for all types."""
         if not self.theta:
             return np.zeros((left.count, right.count))
         return LinkOperator(left, right, self._layout).laid_out(self._stacked)
 
-    def leans(
+    def log_odds_of_pairs(
         self, left: Mapping[str, IntArray], right: Mapping[str, IntArray], i: IntArray, j: IntArray
     ) -> FloatArray:
         """The same for some left rows ``i`` and right rows ``j``, pair by pair."""

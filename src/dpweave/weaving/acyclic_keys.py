@@ -1,6 +1,6 @@
 """Self-references without circles: rows that must not lead back to themselves hang on rows that come before them.
 
-What comes before is told by an ordered column where links run along one (a year of birth, a rank): then every
+What comes before follows from an ordered column where links run along one (a year of birth, a rank): then every
 link has to, and no line is longer than the column has steps. Elsewhere lines are followed from the rows that
 lead nowhere, and cut where they run in circles or grow longer than a random family of this size would.
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpweave.arrays import running_number
+from dpweave.links.wiring.assign import Candidates, assign
 from dpweave.links.wiring.within_groups import UnitGroups, assign_within_groups
 from dpweave.schema.domain import Bins
 
@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from dpweave.weaving.state import Mask, WeavingState
 
 _CLEAR = 0.6
-"""An ordered column tells what comes first if this many more links run one way along it than the other."""
+"""An ordered column says what comes first if this many more links run one way along it than the other."""
 _ENOUGH = 20
 _RARE = 0.01
 _TRIES = 4
+"""How often a row draws a target, of those at its time, of those before it, and of any."""
 
 
 def break_circles(state: WeavingState, name: str) -> None:
@@ -42,7 +43,7 @@ def break_circles(state: WeavingState, name: str) -> None:
     links = [state.links[name, k.key.name] for k in keys]
     bounds = [k.max_degree for k in keys]
     units = [state.units(name) if k.within else None for k in keys]
-    time = told_time(ordered_codes(state, name), links, rng)
+    time = time_along_links(ordered_codes(state, name), links, rng)
     if time is None:
         settle(links, bounds, rng, units)
         return
@@ -61,13 +62,13 @@ def ordered_codes(state: WeavingState, name: str) -> list[IntArray]:
     return found
 
 
-def told_time(columns: list[IntArray], links: list[IntArray], rng: np.random.Generator) -> IntArray | None:
+def time_along_links(columns: list[IntArray], links: list[IntArray], rng: np.random.Generator) -> IntArray | None:
     """Time of each row by the column along which links run most clearly; None where none is clear.
 
     Rows without a value come just before the first row that leads to them, or after what they lead to, or anywhere.
 
     >>> years, parents = np.repeat([2, 1, 0], 10), np.r_[np.arange(10, 30), [-1] * 10]
-    >>> told_time([years], [parents], np.random.default_rng(0))[[0, 10, 20]]
+    >>> time_along_links([years], [parents], np.random.default_rng(0))[[0, 10, 20]]
     array([2, 1, 0])
     """
     best, clearest = None, 0.0
@@ -205,37 +206,23 @@ def rehang(
         def earlier(i: IntArray, j: IntArray) -> FloatArray:
             return np.where(time[j] < at[i], 0.0, -np.inf)
 
-        links[rows] = assign_within_groups(UnitGroups(unit[rows], unit, rows), bound=room, rng=rng, leans=earlier)
+        groups = UnitGroups(unit[rows], unit, rows)
+        links[rows] = assign_within_groups(groups, bound=room, rng=rng, log_odds=earlier)
         return
     donors = np.flatnonzero((links >= 0) & (time[np.maximum(links, 0)] < time))
     donors = donors[np.argsort(time[donors], kind="stable")]
-    given, when = links[donors], time[donors]
-    every = np.argsort(time, kind="stable")
+    given, when, every = links[donors], time[donors], np.argsort(time, kind="stable")
+    last = np.searchsorted(when, at, side="right")
+    nearest = np.searchsorted(when, when[np.maximum(last - 1, 0)]) if len(when) else last
+    before = np.searchsorted(time[every], at)
     links[rows] = -1
-    degree = np.bincount(links[links >= 0], minlength=len(links))
-    waiting = np.arange(len(rows))
-    for attempt in range(3 * _TRIES):
+    tiers = ((given, nearest, last), (given, 0 * last, last), (every, 0 * last, before))
+    for among, first, end in (tier for tier in tiers for _ in range(_TRIES)):
+        waiting = np.flatnonzero((links[rows] < 0) & (end > first))
         if not len(waiting):
-            return
-        if attempt < 2 * _TRIES:
-            last = np.searchsorted(when, at[waiting], side="right")
-            first = np.zeros(len(waiting), dtype=np.int64)
-            if attempt < _TRIES and len(when):
-                first = np.searchsorted(when, when[np.maximum(last - 1, 0)])
-            among = given
-        else:
-            last, first, among = (
-                np.searchsorted(time[every], at[waiting]),
-                np.zeros(len(waiting), dtype=np.int64),
-                every,
-            )
-        if not len(among):
             continue
-        pick = first + (rng.random(len(waiting)) * (last - first)).astype(np.int64)
-        target = among[np.clip(pick, 0, len(among) - 1)]
-        able = (last > 0) & (target != rows[waiting])
-        if bound is not None:
-            able &= degree[target] + running_number(target) < bound
-        links[rows[waiting[able]]] = target[able]
-        np.add.at(degree, target[able], 1)
-        waiting = waiting[~able]
+        target = among[(first + (rng.random(len(rows)) * (end - first)).astype(np.int64))[waiting]]
+        degree = np.bincount(links[links >= 0], minlength=len(links))
+        capacity = np.full(len(links), len(rows)) if bound is None else bound - degree
+        chance = np.where(target == rows[waiting], -np.inf, rng.random(len(waiting)))
+        links[rows[waiting]] = assign(Candidates(np.arange(len(waiting)), target, len(waiting)), capacity, chance)

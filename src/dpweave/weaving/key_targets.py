@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpweave.arrays import running_number
-from dpweave.links.wiring.repeated_pairs import Pairs, Repeated, repeat
+from dpweave.links.wiring.assign import assign_at_random
+from dpweave.links.wiring.constraints import NewPairs, NotItself, SameGroup, repeated
+from dpweave.links.wiring.repeated_pairs import Pairs, Repeated, repeat, without_bad_links
 from dpweave.links.wiring.within_groups import UnitGroups, assign_within_groups
 from dpweave.plan.relations import relations, repeating_key
 from dpweave.schema.domain import Attribute
@@ -20,13 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from dpweave.arrays import IntArray
+    from dpweave.links.wiring.repeated_pairs import Labels
     from dpweave.plan.entries import KeyPlan, TablePlan
     from dpweave.schema.database import ForeignKey
     from dpweave.weaving.state import Mask, WeavingState
-
-
-_TURNS = 20
-"""How often rows that repeat a combination of targets look for a partner of one kind to exchange one with."""
 
 
 def random_targets(
@@ -44,17 +43,26 @@ def random_targets(
         return target
     bound = 1 if plan.table.is_unique(key.key.columns) else key.max_degree
     if key.within:
-        target[chosen] = _at_home(state, name, key, chosen, target, rng)
+        target[chosen] = _within_unit(state, name, key, chosen, target, rng)
         return target
-    capacity = None if bound is None else state.room(name, key.key, bound)
     here, there = _agreement(state, plan, key.key)
-    for rows, candidates in _meetings(chosen, here[chosen], there):
-        most = capacity if capacity is None or isinstance(capacity, int) else capacity[candidates]
-        if most is not None and bound != 1 and len(candidates) and not plan.table.is_nullable(key.key):
-            # Bounds limit what is measured; a row that must have a target gets one even where they are too tight.
-            most = np.maximum(most, -(-len(rows) // len(candidates)))
-        target[rows] = draw_targets(len(rows), candidates, capacity=most, rng=rng)
+    room = np.broadcast_to(len(chosen) if bound is None else state.room(name, key.key, bound), len(there))
+    tight = bound is not None and bound != 1 and not plan.table.is_nullable(key.key)
+    bare, anyone = here[chosen] < 0, (np.zeros_like(here), np.zeros_like(there))
+    for rows, (group, groups) in ((chosen[~bare], (here, there)), (chosen[bare], anyone)):
+        # Bounds limit what is measured; a row that must have a target gets one even where they are too tight.
+        most = np.maximum(room, _rows_each(group[rows], groups)) if tight else room
+        found = assign_at_random(group[rows], groups, None if bound is None else most, rng=rng)
+        room = room - np.bincount(found[found >= 0], minlength=len(there))
+        target[rows] = found
     return target
+
+
+def _rows_each(group: IntArray, groups: IntArray) -> IntArray:
+    """How many rows each target gets if those of its group are dealt evenly, rounded up."""
+    size = max(group.max(initial=-1), groups.max(initial=-1)) + 2
+    rows, targets = (np.bincount(g + 1, minlength=size) for g in (group, groups))
+    return np.asarray(-(-rows // np.maximum(targets, 1))[groups + 1])
 
 
 def may_be_null(state: WeavingState, name: str, key: ForeignKey) -> Mask:
@@ -96,16 +104,6 @@ def _agreement(state: WeavingState, plan: TablePlan, key: ForeignKey) -> tuple[I
     return np.array(here, dtype=np.int64), np.array(there, dtype=np.int64)
 
 
-def _meetings(rows: IntArray, here: IntArray, there: IntArray) -> Iterator[tuple[IntArray, IntArray]]:
-    """Rows and candidates of each group that rows are in."""
-    order, by_group = np.argsort(here, kind="stable"), np.argsort(there, kind="stable")
-    groups, first = np.unique(here[order], return_index=True)
-    starts = np.searchsorted(there[by_group], groups)
-    ends = np.searchsorted(there[by_group], groups, side="right")
-    for group, members, start, end in zip(groups, np.split(order, first)[1:], starts, ends, strict=True):
-        yield rows[members], by_group if group < 0 else by_group[start:end]
-
-
 def _wired(state: WeavingState, name: str, column: str, *, but: ForeignKey) -> list[ForeignKey]:
     """Foreign keys that dictate a column already, other than ``but``."""
     keys = state.plan.database[name].foreign_keys
@@ -123,7 +121,7 @@ def _column_ids(state: WeavingState, name: str, column: str, *, but: ForeignKey)
     return found
 
 
-def home_of(state: WeavingState, name: str, key: ForeignKey, rows: IntArray) -> UnitGroups | None:
+def unit_groups(state: WeavingState, name: str, key: ForeignKey, rows: IntArray) -> UnitGroups | None:
     """Which rows some rows may meet by a key that stays within units; None if it need not."""
     plan = state.plan.table[name]
     if not plan.key[key.name].within:
@@ -132,7 +130,7 @@ def home_of(state: WeavingState, name: str, key: ForeignKey, rows: IntArray) -> 
     return UnitGroups(here[rows], there, rows if key.target == name else None)
 
 
-def bring_home(state: WeavingState, name: str, key_name: str) -> None:
+def lead_within_units(state: WeavingState, name: str, key_name: str) -> None:
     """Give rows that were led out of their unit, by a method that knows none or with
     both keys of a junction at once, any target within it.
     """
@@ -142,25 +140,36 @@ def bring_home(state: WeavingState, name: str, key_name: str) -> None:
     away = led[(here[led] != there[links[led]]) | ((links[led] == led) if key.key.target == name else False)]
     links[away] = -1
     if len(away):
-        links[away] = _at_home(state, name, key, away, links, state.rng("home", name, key_name))
+        links[away] = _within_unit(state, name, key, away, links, state.rng("home", name, key_name))
 
 
-def _at_home(
+def _within_unit(
     state: WeavingState, name: str, key: KeyPlan, rows: IntArray, links: IntArray, rng: np.random.Generator
 ) -> IntArray:
     """Any targets within their unit for some rows, as long as the other ``links`` leave room."""
     bound = 1 if state.plan.database[name].is_unique(key.key.columns) else key.max_degree
     degree = np.bincount(links[links >= 0], minlength=state.rows[key.key.target])
     room = None if bound is None else state.room(name, key.key, bound) - degree
-    home = home_of(state, name, key.key, rows)
-    assert home is not None
-    return assign_within_groups(home, bound=room, rng=rng)
+    groups = unit_groups(state, name, key.key, rows)
+    assert groups is not None
+    return assign_within_groups(groups, bound=room, rng=rng)
 
 
-def unloop(links: IntArray) -> None:
-    """Let rows that lead to themselves exchange targets, which keeps every degree; a single one leads nowhere."""
-    loops = np.flatnonzero(links == np.arange(len(links)))
-    links[loops] = np.roll(loops, 1) if len(loops) > 1 else -1
+def lead_away_from_itself(state: WeavingState, name: str, key: ForeignKey) -> None:
+    """Let rows that lead to themselves exchange targets with others, which keeps every degree; one that finds nobody
+    leads nowhere.
+    """
+    links = state.links[name, key.name]
+    every = np.arange(len(links))
+    loops = np.flatnonzero(links == every)
+    if not len(loops):
+        return
+    shared = _agreement(state, state.plan.table[name], key)[0]
+    group = np.where(links >= 0, shared + 2, 0)
+    rng, kinds = state.rng("loops", name, key.name), _kinds(state, name, key, group)
+    links, left = without_bad_links(links, loops, (NotItself(every), SameGroup(group)), kinds, rng=rng)
+    links[left] = -1
+    state.links[name, key.name] = links
 
 
 def repeat_pairs(state: WeavingState, name: str, *, share: float, error: float) -> Repeated | None:
@@ -208,10 +217,10 @@ def separate(state: WeavingState, name: str, uniques: Sequence[tuple[str, ...]])
     made = {u: [k for k in foreign if set(k.columns) <= set(u)] for u in uniques if u and set(u) <= covered}
     # Of the others only parts of keys are unique: rows may agree on them by different targets.
     whole = {unique: keys for unique, keys in made.items() if {c for k in keys for c in k.columns} == set(unique)}
-    bound_home = any(k.within for k in state.plan.table[name].keys)
+    within = any(k.within for k in state.plan.table[name].keys)
     for unique, keys in whole.items():
         # Exchanged targets in the same table could lead a row to itself, or round in a circle, and any out of its unit.
-        last = None if bound_home else next((k for k in reversed(keys) if k.target != name), None)
+        last = None if within else next((k for k in reversed(keys) if k.target != name), None)
         if len(keys) > 1 and last and not any(_wired(state, name, c, but=last) for c in last.columns):
             _exchange(state, name, [*(k for k in keys if k != last), last], state.rng("separate", name, *unique))
     # What was exchanged for one key may repeat in another, and values that are made up
@@ -227,64 +236,35 @@ def separate(state: WeavingState, name: str, uniques: Sequence[tuple[str, ...]])
 def _exchange(state: WeavingState, name: str, keys: list[ForeignKey], rng: np.random.Generator) -> None:
     """Let rows that repeat a combination of targets exchange the last one with others,
     which keeps every degree as it is.
-
-    Partners are at first rows that the fit of that key cannot tell from them or whose target it cannot tell from
-    theirs, so that what was learned stays; then rows with the same columns of their own, whoever owns them; then any
-    rows. An exchange is made if it repeats nothing that is there or was: so a round looks at the rows that still repeat
-    alone.
     """
     again = np.flatnonzero(_repeats(state, name, keys))
     if not len(again):
         return
     *before, last = keys
-    links, span = state.links[name, last.name], state.rows[last.target] + 1
+    links = state.links[name, last.name]
     _, others = np.unique(state.labels(name, before)[0], return_inverse=True)
-    free = np.logical_and.reduce([state.links[name, key.name] >= 0 for key in keys])
-    free[again] = False
-    taken = [np.sort(others * span + links), np.zeros(0, dtype=np.int64)]
-    for kinds in _kinds(state, name, last):
-        order, ends = np.argsort(kinds, kind="stable"), np.cumsum(np.bincount(kinds))
-        starts = np.append(0, ends[:-1])
-        for _ in range(_TURNS):
-            if not len(again):
-                return
-            chosen = order[rng.integers(starts[kinds[again]], ends[kinds[again]])]
-            other, first = np.unique(chosen, return_index=True)
-            good = free[other]
-            a, b = again[first][good], other[good]
-            new = np.stack([others[a] * span + links[b], others[b] * span + links[a]])
-            good = ~np.logical_or.reduce([_among(new, known) for known in taken]).any(axis=0)
-            seen, inverse, times = np.unique(new[:, good], return_inverse=True, return_counts=True)
-            good[good] = (times[inverse.reshape(2, -1)] == 1).all(axis=0)
-            a, b = a[good], b[good]
-            links[a], links[b] = links[b], links[a]
-            taken[1] = np.sort(np.append(taken[1], seen), kind="stable")
-            free[a] = True
-            again = again[~free[again]]
+    linked = np.logical_and.reduce([state.links[name, key.name] >= 0 for key in keys]).astype(np.int64)
+    keep = (SameGroup(linked), NewPairs.of(others, links, state.rows[last.target] + 1))
+    kinds = _kinds(state, name, last, linked)
+    state.links[name, last.name], _ = without_bad_links(links, again, keep, kinds, rng=rng)
 
 
-def _kinds(state: WeavingState, name: str, key: ForeignKey) -> Iterator[IntArray]:
-    """Numbers of rows that are alike, wider and wider: by what the links of ``key``
-    were learned on, by what their targets were, by their own columns, all.
+def _kinds(state: WeavingState, name: str, key: ForeignKey, group: IntArray) -> Iterator[Labels]:
+    """Number rows of a ``group`` that are alike, wider and wider: first those that the fit of ``key`` cannot tell
+    apart, then those whose targets it cannot, so that what was learned stays; then those with the same columns of their
+    own, whoever owns them; then all.
     """
     found = [r for r in relations(state.plan) if (r.table, r.key, r.joint) == (name, key.name, None)]
     rows, left = state.rows[name], [a for r in found for _, a in r.left]
-    yield _alike([state.seen(name, a) for a in left], rows)
-    right = [state.seen(key.target, Attribute(a.column, a.path[1:])) for r in found for _, a in r.right]
-    targets = _alike(right, state.rows[key.target])
-    yield np.where(state.links[name, key.name] >= 0, targets[state.links[name, key.name]], len(targets))
-    yield _alike([state.seen(name, a) for a in left if not a.path], rows)
-    yield np.zeros(rows, dtype=np.int64)
+    right = [Attribute(a.column, a.path[1:]) for r in found for _, a in r.right]
+    yield lambda _: _alike([group, *(state.seen(name, a) for a in left)], rows)
+    targets = _alike([state.seen(key.target, a) for a in right], state.rows[key.target])
+    yield lambda ends: _alike([group, np.append(targets, 0)[ends]], rows)
+    yield lambda _: _alike([group, *(state.seen(name, a) for a in left if not a.path)], rows)
+    yield lambda _: group
 
 
-def _among(values: IntArray, known: IntArray) -> Mask:
-    """Which values are in a sorted list."""
-    if not len(known):
-        return np.zeros(values.shape, dtype=bool)
-    return np.asarray(known[np.minimum(np.searchsorted(known, values), len(known) - 1)] == values)
-
-
-def seat(state: WeavingState, name: str) -> None:
+def keep_numbered(state: WeavingState, name: str) -> None:
     """Leave out rows whose number does not fit into the column that would keep a key unique by it."""
     values = Values(state)
     for column in values.numbered_within(name):
@@ -306,46 +286,6 @@ def _repeat_values(state: WeavingState, name: str, columns: tuple[str, ...]) -> 
 
 def _repeats(state: WeavingState, name: str, keys: list[ForeignKey]) -> Mask:
     label, null = state.labels(name, keys)
-    ordered = np.sort(label)
-    twice = ordered[1:][ordered[1:] == ordered[:-1]]
-    repeated = np.zeros(len(label), dtype=bool)
-    if len(twice):
-        suspects = np.flatnonzero(twice[np.minimum(np.searchsorted(twice, label), len(twice) - 1)] == label)
-        repeated[suspects] = True
-        repeated[suspects[np.unique(label[suspects], return_index=True)[1]]] = False
-    return repeated & ~null
-
-
-def draw_targets(
-    children: int, candidates: IntArray, *, capacity: int | IntArray | None, rng: np.random.Generator
-) -> IntArray:
-    """Draw one of ``candidates`` for each child, none more than ``capacity`` times; -1 where there is no room left.
-
-    >>> draw_targets(5, np.array([7, 8]), capacity=2, rng=np.random.default_rng(0)).tolist().count(-1)
-    1
-    >>> draw_targets(3, np.array([7, 8]), capacity=np.array([0, 2]), rng=np.random.default_rng(0)).tolist().count(8)
-    2
-    """
-    out = np.full(children, -1, dtype=np.int64)
-    if not len(candidates) or not children:
-        return out
-    if capacity is None:
-        return np.asarray(candidates[rng.integers(0, len(candidates), children)], dtype=np.int64)
-    ends = np.cumsum(np.broadcast_to(capacity, len(candidates)))
-    places = int(ends[-1])
-    chosen = distinct(places, min(children, places), rng)
-    rows = np.arange(children) if children <= places else np.sort(rng.permutation(children)[:places])
-    out[rows] = candidates[np.searchsorted(ends, chosen, side="right")]
-    return out
-
-
-def distinct(limit: int, count: int, rng: np.random.Generator) -> IntArray:
-    """Draw ``count`` different numbers below ``limit``, in random order and in time linear in ``count``."""
-    if count * 3 >= limit:
-        return np.asarray(rng.permutation(limit)[:count], dtype=np.int64)
-    found = np.zeros(0, dtype=np.int64)
-    while len(found) < count:
-        more = rng.integers(0, limit, count - len(found) + 16)
-        _, first = np.unique(np.concatenate([found, more]), return_index=True)
-        found = np.concatenate([found, more])[np.sort(first)]
-    return found[:count]
+    again = np.zeros(len(label), dtype=bool)
+    again[repeated(label)] = True
+    return again & ~null

@@ -4,33 +4,37 @@ household has the father of its child).
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from dpweave.arrays import running_number
 from dpweave.links.link_fit import LinkFit
 from dpweave.links.row_types import RowTypes
-from dpweave.links.wiring.unit_members import Claims, Seekers, Sitters, claim, matched
+from dpweave.links.wiring.exchange import Effort, exchange
+from dpweave.links.wiring.unit_members import Members, Moves, Seekers, choose_members, draw_partners
 from dpweave.links.wiring.wire import wire
 from dpweave.links.wiring.within_groups import UnitGroups, assign_within_groups
 from dpweave.plan.relations import relations, seated_keys
 from dpweave.schema.domain import Attribute
-from dpweave.weaving.acyclic_keys import ordered_codes, told_time
+from dpweave.weaving.acyclic_keys import ordered_codes, time_along_links
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dpweave.arrays import FloatArray, IntArray
     from dpweave.links.link_method import LinkProblem
+    from dpweave.links.wiring.exchange import Exchanges
+    from dpweave.links.wiring.unit_members import LogOddsTable
     from dpweave.plan.relations import Relation
-    from dpweave.weaving.state import WeavingState
+    from dpweave.weaving.state import Mask, WeavingState
 
     Fits = Mapping[tuple[str, str], object]
 
-_ROUNDS = 6
-"""Rows that may leave one unit for want of room, at most."""
+_EFFORT = Effort(rounds=6, patience=0)
+"""At most so many rows may leave one unit for want of room."""
 
 
 def make_room(state: WeavingState, own: Relation, fits: Fits) -> None:
@@ -40,36 +44,101 @@ def make_room(state: WeavingState, own: Relation, fits: Fits) -> None:
     ``own`` is the relation of rows to their owners. Every unit keeps its number of
     rows; who exchanges places is drawn by what is known of rows and owners.
     """
-    name, owners = own.table, state.links[own.table, own.key]
-    wants = np.zeros(state.rows[name], dtype=np.int64)
-    for bit, key in enumerate(seated_keys(state.plan, name)):
-        wants[state.with_target(name, key)] |= 1 << bit
-    rng, owned = state.rng("room", name), np.flatnonzero(owners >= 0)
-    seeking, others = owned[wants[owned] > 0], owned[wants[owned] == 0]
-    units = state.rows[state.plan.database[name].key[own.key].target]
-    for _ in range(_ROUNDS if len(seeking) else 0):
-        free = np.bincount(owners[others], minlength=units)
-        needed = np.zeros(units, dtype=np.int64)
-        np.bitwise_or.at(needed, owners[seeking], wants[seeking])
-        short = free < _count(needed)
-        leaving = _one_of_each(seeking[short[owners[seeking]]], owners, rng)
-        coming = _one_of_each(others[~short[owners[others]]], owners, rng)
-        there = owners[coming]
-        # Without the row that comes, its unit must still have one for each key.
-        leans = partial(_exchanged, state, own, fits, leaving, coming, wants, needed[there], free[there] - 1)
-        taken = matched(len(leaving), len(coming), leans, rng=rng)
-        one, other = leaving[taken >= 0], coming[taken[taken >= 0]]
-        owners[one], owners[other] = owners[other], owners[one]
-        if not len(one):
-            return
+    owners = state.links[own.table, own.key]
+    keys = seated_keys(state.plan, own.table)
+    seeks = np.zeros((len(owners), len(keys)), dtype=bool)
+    for k, key in enumerate(keys):
+        seeks[state.with_target(own.table, key), k] = True
+    units = state.rows[state.plan.database[own.table].key[own.key].target]
+    log_odds = partial(_log_odds, state, own, fits)
+    found = exchange(
+        owners, (), RoomInUnits.of(owners, seeks, units, log_odds), effort=_EFFORT, rng=state.rng("room", own.table)
+    )
+    state.links[own.table, own.key] = found.ends
 
 
-def _count(bits: IntArray) -> IntArray:
-    """How many bits of each number are set."""
-    out = np.zeros_like(bits)
-    while bits.any():
-        out, bits = out + (bits & 1), bits >> 1
-    return out
+@dataclass(frozen=True)
+class RoomInUnits:
+    """Every unit shall have as many rows that seek no target as there are keys by which its other rows do.
+
+    Rows that ``seek`` by a key leave units that are short of such rows, for units that still have enough then.
+    """
+
+    seeks: Mask
+    """For each row and key."""
+    log_odds: LogOddsTable
+    """Of some rows and some owners, a row and a column for each."""
+    seeking: IntArray
+    """How many rows of each unit seek by each key, units by keys."""
+    others: IntArray
+    """How many rows of each unit seek nothing."""
+
+    @classmethod
+    def of(cls, owners: IntArray, seeks: Mask, units: int, log_odds: LogOddsTable) -> Self:
+        """Count rows by their owners, -1 for none."""
+        owned = np.flatnonzero(owners >= 0)
+        seeking = np.zeros((units, seeks.shape[1]), dtype=np.int64)
+        np.add.at(seeking, owners[owned], seeks[owned])
+        none = owned[~seeks[owned].any(axis=1)]
+        return cls(seeks, log_odds, seeking, np.bincount(owners[none], minlength=units))
+
+    @property
+    def _short(self) -> IntArray:
+        return _shortage(self.seeking, self.others)
+
+    @property
+    def loss(self) -> float:
+        """How many rows are missing."""
+        return float(self._short.sum())
+
+    def propose(self, ends: IntArray, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+        """One row of each unit that is short, and one of other units, drawn for each other."""
+        owned, short = np.flatnonzero(ends >= 0), self._short > 0
+        seeks = self.seeks[owned].any(axis=1)
+        leaving = _one_of_each(owned[seeks & short[ends[owned]]], ends, rng)
+        coming = _one_of_each(owned[~seeks & ~short[ends[owned]]], ends, rng)
+        there = ends[coming]
+
+        def log_odds(i: IntArray, j: IntArray) -> FloatArray:
+            one, other = leaving[i], coming[j]
+            both = self.log_odds(one, ends[other]) + self.log_odds(other, ends[one]).T
+            keys = [self.seeks[one, k][:, None] | (self.seeking[there[j], k] > 0) for k in range(self.seeks.shape[1])]
+            # Without the row that comes, its unit must still have one for each key.
+            return np.where(np.sum(keys, axis=0) < self.others[there[j]], both, -np.inf)
+
+        partner = draw_partners(len(leaving), len(coming), log_odds, rng=rng)
+        return leaving, np.append(coming, -1)[partner]
+
+    def change(self, some: Exchanges) -> FloatArray:
+        """How many rows more are missing in both units."""
+        change = np.zeros(len(some.one))
+        for unit, goes, comes in ((some.ends, some.one, some.two), (some.others, some.two, some.one)):
+            come, go = (self.seeks[rows].astype(np.int64) for rows in (comes, goes))
+            others = self.others[unit] + ~come.any(axis=1) - 1 * ~go.any(axis=1)
+            change += _shortage(self.seeking[unit] + come - go, others) - self._short[unit]
+        return change
+
+    def conflicts(self, some: Exchanges) -> IntArray:
+        """A unit takes part once."""
+        return np.stack([some.ends, some.others], axis=1)
+
+    def most(self, some: Exchanges) -> int:
+        """All of them."""
+        return len(some.one)
+
+    def after(self, some: Exchanges) -> tuple[Self, float]:
+        """Changes of different units add up."""
+        seeking, others = self.seeking.copy(), self.others.copy()
+        for unit, rows, sign in (
+            (some.others, some.one, 1), (some.ends, some.two, 1), (some.ends, some.one, -1), (some.others, some.two, -1)
+        ):  # fmt: skip
+            np.add.at(seeking, unit, sign * self.seeks[rows].astype(np.int64))
+            np.add.at(others, unit, sign * ~self.seeks[rows].any(axis=1))
+        return replace(self, seeking=seeking, others=others), float(self.change(some).sum())
+
+
+def _shortage(seeking: IntArray, others: IntArray) -> IntArray:
+    return np.asarray(np.maximum((seeking > 0).sum(axis=1) - others, 0))
 
 
 def _one_of_each(rows: IntArray, owners: IntArray, rng: np.random.Generator) -> IntArray:
@@ -78,32 +147,13 @@ def _one_of_each(rows: IntArray, owners: IntArray, rng: np.random.Generator) -> 
     return rows[np.unique(owners[rows], return_index=True)[1]]
 
 
-def _exchanged(
-    state: WeavingState,
-    own: Relation,
-    fits: Fits,
-    leaving: IntArray,
-    coming: IntArray,
-    wants: IntArray,
-    needed: IntArray,
-    room: IntArray,
-    i: IntArray,
-    j: IntArray,
-) -> FloatArray:
-    """How rows ``i`` of those leaving and ``j`` of those coming lean to each other's owners."""
-    owners, one, other = state.links[own.table, own.key], leaving[i], coming[j]
-    there, back = _leans(state, own, fits, one, owners[other]), _leans(state, own, fits, other, owners[one])
-    fits_in = _count(wants[one][:, None] | needed[j]) <= room[j]
-    return np.where(fits_in, there + back.T, -np.inf)
-
-
 def move_in(state: WeavingState, relation: Relation, fits: Fits, problem: LinkProblem, rows: IntArray) -> None:
     """Give units of which some ``rows`` lead to others within them a row that suits
     these, and its place to the one it replaces.
 
     Only rows move that lead to nobody within their unit and that nobody is led to yet.
     """
-    name, fit, home = relation.table, fits.get((relation.table, relation.key)), problem.home
+    name, fit, groups = relation.table, fits.get((relation.table, relation.key)), problem.home
     own = next(r for r in relations(state.plan) if (r.table, r.key) == (name, state.plan.promise.owning[name]))
     owners = state.links[name, own.key]
     free = owners >= 0
@@ -111,57 +161,57 @@ def move_in(state: WeavingState, relation: Relation, fits: Fits, problem: LinkPr
         free[state.with_target(name, other)] = False
         led = state.links[name, other] if (name, other) in state.links and other != relation.key else owners[:0]
         free[led[led >= 0]] = False
-    if not isinstance(fit, LinkFit) or not fit.theta or home is None or not free.any():
+    if not isinstance(fit, LinkFit) or not fit.theta or groups is None or not free.any():
         return
-    rng = state.rng("seats", name, relation.key)
-    left, right = Seekers(problem.left, home.left), Sitters(problem.right, owners, np.flatnonzero(free))
-    found = claim(fit, left, right, rng=rng)
+    rng = state.rng("members", name, relation.key)
+    left, right = Seekers(problem.left, groups.left), Members(problem.right, owners, np.flatnonzero(free))
+    found = choose_members(fit, left, right, rng=rng)
     if state.plan.table[name].key[relation.key].acyclic:
         found = _in_time(fit, left, right, rows, found, ordered_codes(state, name), rng=rng)
-    gone, places = np.setdiff1d(found.seat, found.taken), owners[np.setdiff1d(found.taken, found.seat)]
-    owners[found.taken] = owners[found.seat]
+    gone, places = np.setdiff1d(found.leaves, found.comes), owners[np.setdiff1d(found.comes, found.leaves)]
+    owners[found.comes] = owners[found.leaves]
     owners[gone] = places[_dealt(state, own, fits, gone, places, rng)]
     links = state.links[name, relation.key]
-    links[rows] = _led_to(found, home.left)
+    links[rows] = _led_to(found, groups.left)
     room = _kept_bound(state, relation, links)
     alone = np.flatnonzero(links[rows] < 0)
-    where = UnitGroups(home.left[alone], owners, rows[alone])
-    leans = partial(fit.leans, {c: v[alone] for c, v in problem.left.items()}, problem.right)
-    links[rows[alone]] = assign_within_groups(where, bound=room, rng=rng, leans=leans)
+    where = UnitGroups(groups.left[alone], owners, rows[alone])
+    log_odds = partial(fit.log_odds_of_pairs, {c: v[alone] for c, v in problem.left.items()}, problem.right)
+    links[rows[alone]] = assign_within_groups(where, bound=room, rng=rng, log_odds=log_odds)
 
 
-def _led_to(found: Claims, units: IntArray) -> IntArray:
-    """The row that took the seat which each of some units claimed, or -1."""
+def _led_to(found: Moves, units: IntArray) -> IntArray:
+    """The row that came into each of some units, or -1."""
     order = np.argsort(found.unit)
     at = np.minimum(np.searchsorted(found.unit[order], units), len(order) - 1)
     there = found.unit[order][at] == units if len(order) else np.zeros(len(units), dtype=bool)
-    return np.where(there, found.taken[order][at], -1) if len(order) else np.full(len(units), -1, dtype=np.int64)
+    return np.where(there, found.comes[order][at], -1) if len(order) else np.full(len(units), -1, dtype=np.int64)
 
 
 def _in_time(
     fit: LinkFit,
     left: Seekers,
-    right: Sitters,
+    right: Members,
     rows: IntArray,
-    found: Claims,
+    found: Moves,
     columns: list[IntArray],
     *,
     rng: np.random.Generator,
-) -> Claims:
+) -> Moves:
     """Let units choose anew whose rows would lead to one that does not come before
-    them, where a column tells what does (:mod:`dpweave.weaving.acyclic_keys`).
+    them, where a column says what does (:mod:`dpweave.weaving.acyclic_keys`).
     """
     target, links = _led_to(found, left.unit), np.full(len(right.unit), -1, dtype=np.int64)
     links[rows] = target
-    time = told_time(columns, [links], rng)
+    time = time_along_links(columns, [links], rng)
     if time is None:
         return found
     wrong = np.unique(left.unit[(target >= 0) & (time[target] >= time[rows])])
     fine, again = ~np.isin(found.unit, wrong), np.isin(left.unit, wrong)
-    kept = Claims(*(x[fine] for x in found))
+    kept = Moves(*(x[fine] for x in found))
     seekers = Seekers({c: v[again] for c, v in left.columns.items()}, left.unit[again], time[rows[again]])
-    sitters = right._replace(free=np.setdiff1d(right.free, kept.taken), time=time)
-    return Claims(*map(np.append, kept, claim(fit, seekers, sitters, rng=rng)))
+    members = right._replace(free=np.setdiff1d(right.free, kept.comes), time=time)
+    return Moves(*map(np.append, kept, choose_members(fit, seekers, members, rng=rng)))
 
 
 def _kept_bound(state: WeavingState, relation: Relation, links: IntArray) -> IntArray | None:
@@ -192,13 +242,13 @@ def _types(
     )
 
 
-def _leans(state: WeavingState, own: Relation, fits: Fits, rows: IntArray, owners: IntArray) -> FloatArray:
-    """How some rows lean to some owners, as far as that was learned."""
+def _log_odds(state: WeavingState, own: Relation, fits: Fits, rows: IntArray, owners: IntArray) -> FloatArray:
+    """Log-odds of some rows and some owners, as far as they were learned."""
     fit = fits.get((own.table, own.key))
     if not isinstance(fit, LinkFit):
         return np.zeros((len(rows), len(owners)))
     left, right = _types(state, own, fit, rows, owners)
-    return fit.lean(left, right)[left.of_row][:, right.of_row]
+    return fit.log_odds(left, right)[left.of_row][:, right.of_row]
 
 
 def _dealt(

@@ -27,14 +27,14 @@ from dpweave.schema.domain import Attribute, Bins, degree, presence
 from dpweave.tables.external import ExternalTable
 from dpweave.weaving.acyclic_keys import break_circles
 from dpweave.weaving.key_targets import (
-    bring_home,
-    home_of,
+    keep_numbered,
+    lead_away_from_itself,
+    lead_within_units,
     may_be_null,
     random_targets,
     repeat_pairs,
-    seat,
     separate,
-    unloop,
+    unit_groups,
 )
 from dpweave.weaving.rule_repair import obey
 from dpweave.weaving.state import WeavingState
@@ -286,7 +286,7 @@ class Weaver:
             for key in self._plan.database[name].foreign_keys:
                 self._cloth.keep(name, (self._cloth.links[name, key.name] >= 0) | may_be_null(self._cloth, name, key))
             separate(self._cloth, name, (self._plan.database[name].primary_key, *self._plan.database[name].unique))
-            seat(self._cloth, name)
+            keep_numbered(self._cloth, name)
 
     def _draw_rows(self, name: str) -> None:
         """Draw a table's rows: as many as its owners have degrees for, where degrees are known."""
@@ -383,7 +383,7 @@ class Weaver:
             if self._plan.table[relation.table].key[name].within:
                 self._bring_home(relation.table, name)
             elif table.key[name].target == relation.table:
-                unloop(self._cloth.links[relation.table, name])
+                lead_away_from_itself(self._cloth, relation.table, table.key[name])
             if not table.is_nullable(table.key[name]):
                 self._cloth.keep(relation.table, self._cloth.links[relation.table, name] >= 0)
 
@@ -399,7 +399,7 @@ class Weaver:
 
     def _bring_home(self, name: str, key: str) -> None:
         """Let no row lead out of its unit, and count those that found no partner there."""
-        bring_home(self._cloth, name, key)
+        lead_within_units(self._cloth, name, key)
         alone = int((self._cloth.links[name, key][self._cloth.with_target(name, key)] < 0).sum())
         if alone:
             self.repairs[f"{name}.{key} within its unit"] = alone
@@ -534,7 +534,7 @@ class Weaver:
             same_table=same,
             left_may_repeat=self._may_repeat(relation),
             ordered={n: codec.ordered for n, codec in codecs.items()},
-            home=home_of(self._cloth, relation.table, key, rows) if relation.joint is None else None,
+            home=unit_groups(self._cloth, relation.table, key, rows) if relation.joint is None else None,
             reach={**ways, **more},
         )
         return problem, rows

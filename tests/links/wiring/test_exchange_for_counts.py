@@ -8,7 +8,7 @@ import pytest
 from dpweave.links.degrees import Degrees
 from dpweave.links.link_method import LinkProblem
 from dpweave.links.map_learner import MAP
-from dpweave.links.wiring.exchange_for_counts import polish
+from dpweave.links.wiring.exchange_for_counts import exchange_for_counts
 from dpweave.measure.cross_workloads import Workload
 from dpweave.privacy.window import NoisyMarginal
 
@@ -53,7 +53,7 @@ def test_exchanges_keep_degrees_and_reach_the_fit(same_table):
         )
     pairs = np.stack([np.arange(3000), np.roll(rng.permutation(3000), 1)], axis=1)
     pairs[pairs[:, 0] == pairs[:, 1], 1] = (pairs[pairs[:, 0] == pairs[:, 1], 1] + 1) % 3000
-    made = polish(pairs, problem, {Workload(("result",), ("band",)): (leaning(), 1.0)}, rng=rng)
+    made = exchange_for_counts(pairs, problem, {Workload(("result",), ("band",)): (leaning(), 1.0)}, rng=rng)
     assert (made[:, 0] == pairs[:, 0]).all()
     assert (np.bincount(made[:, 1], minlength=3000) == np.bincount(pairs[:, 1], minlength=3000)).all()
     assert strength(counted(made, problem)) == pytest.approx(strength(leaning() * 3000), rel=0.05)
@@ -81,8 +81,8 @@ def test_nothing_learned_leaves_links_alone():
     rng = np.random.default_rng(3)
     problem = sparse(50, rng)
     pairs = np.stack([np.arange(50), rng.permutation(50)], axis=1)
-    assert polish(pairs, problem, {}, rng=rng) is pairs
+    assert exchange_for_counts(pairs, problem, {}, rng=rng) is pairs
     assert (
-        polish(pairs[:1], problem, {Workload(("result",), ("band",)): (leaning(), 1.0)}, rng=rng).tolist()
+        exchange_for_counts(pairs[:1], problem, {Workload(("result",), ("band",)): (leaning(), 1.0)}, rng=rng).tolist()
         == pairs[:1].tolist()
     )

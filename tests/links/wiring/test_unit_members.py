@@ -11,19 +11,19 @@ from hypothesis import strategies as st
 
 from dpweave.links.link_fit import LinkFit
 from dpweave.links.wiring import unit_members as module
-from dpweave.links.wiring.unit_members import Seekers, Sitters, claim, matched
+from dpweave.links.wiring.unit_members import Members, Seekers, choose_members, draw_partners
 from dpweave.measure.clipped_counts import Clipped, counts_of, is_clipped
 from dpweave.measure.cross_workloads import Workload
 from dpweave.privacy.window import NoisyUnitSum, Units, UnitSum
 
 
-def fit(lean: float = 0.0) -> LinkFit:
-    """Rows lean to those of the same colour."""
-    return LinkFit({"a": 3, "b": 3}, {Workload(("a",), ("b",)): lean * np.eye(3)}, 0, converged=True)
+def fit(log_odds: float = 0.0) -> LinkFit:
+    """Rows lead to those of the same colour."""
+    return LinkFit({"a": 3, "b": 3}, {Workload(("a",), ("b",)): log_odds * np.eye(3)}, 0, converged=True)
 
 
 @given(st.data())
-def test_no_row_takes_two_seats_and_no_unit_claims_two(data: st.DataObject) -> None:
+def test_no_row_takes_two_places_and_no_unit_gives_two_away(data: st.DataObject) -> None:
     colours = st.integers(0, 2)
     left = data.draw(st.lists(st.tuples(st.integers(0, 5), colours), max_size=12))
     right = data.draw(st.lists(st.tuples(st.integers(0, 7), colours, st.booleans(), st.integers(0, 3)), max_size=20))
@@ -31,41 +31,45 @@ def test_no_row_takes_two_seats_and_no_unit_claims_two(data: st.DataObject) -> N
     homes, b, free, time = (np.array([x[i] for x in right], dtype=np.int64) for i in range(4))
     timed = data.draw(st.booleans())
     seekers = Seekers({"a": a}, units, np.full(len(a), 2) if timed else None)
-    sitters = Sitters({"b": b}, homes, np.flatnonzero(free), time if timed else None)
+    members = Members({"b": b}, homes, np.flatnonzero(free), time if timed else None)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "BLOCK", data.draw(st.sampled_from([1, 9, 1 << 22])))
-        found = claim(fit(1.0), seekers, sitters, rng=np.random.default_rng(0))
+        found = choose_members(fit(1.0), seekers, members, rng=np.random.default_rng(0))
     assert len(set(found.unit)) == len(found.unit)
-    assert len(set(found.taken)) == len(found.taken)
+    assert len(set(found.comes)) == len(found.comes)
     assert set(found.unit) <= set(units)
-    assert free[found.taken].all()
-    assert free[found.seat].all()
-    assert (homes[found.seat] == found.unit).all()
-    assert not timed or (time[found.taken] < 2).all()
+    assert free[found.comes].all()
+    assert free[found.leaves].all()
+    assert (homes[found.leaves] == found.unit).all()
+    assert not timed or (time[found.comes] < 2).all()
 
 
-def test_who_suits_takes_the_seat_as_often_as_it_is_likelier() -> None:
-    """Two siblings of different colours lean to either as much as the mean of both says."""
+def test_who_suits_takes_the_place_as_often_as_it_is_likelier() -> None:
+    """Two siblings of different colours lead to either as much as the mean of both says."""
     count = 4000
     unit, a = np.repeat(np.arange(count), 2), np.tile([0, 1], count)
     homes, b = np.arange(3 * count) % count, np.random.default_rng(1).integers(0, 3, 3 * count)
-    sitters = Sitters({"b": b}, homes, np.arange(3 * count))
-    found = claim(fit(2.0), Seekers({"a": a}, unit), sitters, rng=np.random.default_rng(0))
+    members = Members({"b": b}, homes, np.arange(3 * count))
+    found = choose_members(fit(2.0), Seekers({"a": a}, unit), members, rng=np.random.default_rng(0))
     assert len(found.unit) == count
-    shares = np.bincount(b[found.taken], minlength=3) / count
+    shares = np.bincount(b[found.comes], minlength=3) / count
     # Rows are taken for good, so that those who suit run out a little.
     assert shares[:2] == pytest.approx([np.e / (2 * np.e + 1)] * 2, abs=0.04)
 
 
-def test_the_best_row_of_a_unit_gives_up_its_seat() -> None:
-    sitters = Sitters({"b": np.array([2, 1, 0])}, np.zeros(3, dtype=np.int64), np.array([0, 1]))
-    found = claim(fit(3.0), Seekers({"a": np.array([1])}, np.array([0])), sitters, rng=np.random.default_rng(0))
-    assert found.seat.tolist() == [1]
+def test_the_best_row_of_a_unit_gives_up_its_place() -> None:
+    members = Members({"b": np.array([2, 1, 0])}, np.zeros(3, dtype=np.int64), np.array([0, 1]))
+    found = choose_members(
+        fit(3.0), Seekers({"a": np.array([1])}, np.array([0])), members, rng=np.random.default_rng(0)
+    )
+    assert found.leaves.tolist() == [1]
 
 
 def test_those_that_must_not_meet_do_not() -> None:
     allowed = np.random.default_rng(0).random((30, 40)) < 0.3
-    found = matched(30, 40, lambda i, j: np.where(allowed[np.ix_(i, j)], 0.0, -np.inf), rng=np.random.default_rng(0))
+    found = draw_partners(
+        30, 40, lambda i, j: np.where(allowed[np.ix_(i, j)], 0.0, -np.inf), rng=np.random.default_rng(0)
+    )
     there = np.flatnonzero(found >= 0)
     assert len(there) > 20
     assert allowed[there, found[there]].all()

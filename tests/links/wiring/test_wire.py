@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +7,7 @@ from hypothesis import strategies as st
 
 from dpweave.errors import UsageError
 from dpweave.links.row_types import RowTypes
+from dpweave.links.wiring import constraints
 from dpweave.links.wiring import wire as wiring
 from dpweave.links.wiring.wire import rake, round_types, spread, wire, wire_slices
 
@@ -125,7 +124,7 @@ def test_rounding_is_nearly_unbiased_and_beats_independent_draws():
     assert columns.std() < 0.6 * np.sqrt(expected.sum(axis=0)).mean()
 
 
-def test_sparse_rows_keep_their_own_leaning():
+def test_sparse_rows_keep_their_own_weights():
     # One link per row over many columns: what other rows left over must not drown the row's own weights.
     weights = np.ones((400, 400)) + 40 * np.eye(400).repeat(1, axis=0)
     expected = weights / weights.sum(axis=1, keepdims=True)
@@ -181,16 +180,30 @@ def test_no_links_are_no_pairs():
 
 
 @pytest.mark.slow
-def test_time_per_link_does_not_grow():
-    def seconds_per_link(links: int) -> float:
+def test_work_per_link_does_not_grow(monkeypatch):
+    """Counted and not timed: pairs of types that are weighed, and links that are looked at, per slice and in all."""
+    weighed, looked_at = [], []
+
+    def repeats(key):
+        looked_at.append(len(key))
+        return constraints.repeated(key)
+
+    def weights(left, right):
+        weighed.append(left.count * right.count)
+        return alike(3.0)(left, right)
+
+    monkeypatch.setattr(wiring, "repeated", repeats)
+
+    def work(links):
         rng = np.random.default_rng(9)
         rows = links // 10
         left, right = types(rng.integers(0, 50, rows), 50), types(rng.integers(0, 50, rows), 50)
         degrees = np.full(rows, 10)
-        start = time.process_time()
-        pairs = wire(alike(3.0), left, right, left_degrees=degrees, right_degrees=degrees, rng=rng)
-        return (time.process_time() - start) / len(pairs)
+        weighed.clear(), looked_at.clear()
+        made = wire(weights, left, right, left_degrees=degrees, right_degrees=degrees, rng=rng)
+        assert len(made) == sum(looked_at) == links
+        return sum(weighed) / links, max(looked_at)
 
-    small = min(seconds_per_link(10**5) for _ in range(3))
-    large = min(seconds_per_link(2 * 10**6) for _ in range(2))
-    assert large < 2.0 * small  # the benchmark holds 1.5 on a quiet machine
+    small, large = work(2 * 10**5), work(2 * 10**6)
+    assert large[0] <= small[0]
+    assert large[1] <= 1.1 * wiring.SLICE_LINKS

@@ -1,11 +1,13 @@
 """From probabilities to links: exact degrees, no pair twice, bounds kept.
 
 Lives here:
+  - Two kernels. ``exchange``: rows swap where they lead to, as long as an objective improves. ``assign``: each row gets
+    one target, as far as there is room.
+  - ``constraints``: what exchanges must keep. ``exchange_for_counts``, ``repeated_pairs``: objectives.
+  - ``within_groups``, ``unit_members``: who comes into question inside one unit, and how well they suit.
   - ``wire``: degrees and weights of row types become pairs.
-  - ``exchange_for_counts``, ``repeated_pairs``: links exchange their ends until counts, or repeated pairs, are right.
-  - ``within_groups``, ``unit_members``: targets are chosen inside one unit.
 
 Does not live here: learning. Everything here is given weights or log-odds.
 
-Start with ``wire``.
+Start with ``exchange`` and ``assign``, then ``wire``.
 """

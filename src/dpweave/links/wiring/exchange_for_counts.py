@@ -1,25 +1,28 @@
 r"""Links exchanged until their counts are those of the fit.
 
 Where nearly every row is of a type of its own, rounding gives each row one whole link out of many small expectations,
-and what the last rows of a slice get is what is left over: leanings come out weaker than they were learned. Here two
-links exchange their right ends, (i, a) and (j, b) become (i, b) and (j, a). That keeps every degree, and with it every
-count over columns of one side alone. For each learned clique S the fit says how links spread over its cells; raked to
-the counts :math:`r` and :math:`c` that degrees dictate, which keeps its odds ratios, these are the targets :math:`t_S`.
-An exchange is made if it lowers
+and what the last rows of a slice get is what is left over: associations come out weaker than they were learned. Here
+two links exchange their right ends, (i, a) and (j, b) become (i, b) and (j, a). That keeps every degree, and with it
+every count over columns of one side alone. For each learned clique S the fit says how links spread over its cells;
+raked to the counts :math:`r` and :math:`c` that degrees dictate, which keeps its odds ratios, these are the targets
+:math:`t_S`. The loss is
 
 .. math:: F = \sum_S \frac{\lVert h_S - t_S \rVert^2}{\sigma_S^2},
 
 with :math:`h_S` the counts of the links and :math:`\sigma_S` the noise with which S was
-measured: the distance that the fit itself minimises. F only falls.
+measured: the distance that the fit itself minimises.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
+from dpweave.links.wiring.constraints import NotItself
+from dpweave.links.wiring.exchange import Effort, exchange
 from dpweave.links.wiring.wire import rake
 from dpweave.measure.cross_workloads import cells
 
@@ -28,16 +31,15 @@ if TYPE_CHECKING:
 
     from dpweave.arrays import FloatArray, IntArray
     from dpweave.links.link_method import LinkProblem
+    from dpweave.links.wiring.exchange import Exchanges
     from dpweave.measure.cross_workloads import Workload
 
-ROUNDS = 60
 PAIRS = 1 << 15
 """Exchanges that a round looks at."""
-ENOUGH = 0.005
+_EFFORT = Effort(rounds=60, patience=3, enough=0.005)
 """A round that lowers F by less than this share of it is the last but few."""
-PATIENCE = 3
 MOST_TABLES = 40
-"""Cliques that are looked at: those whose fit leans most, in units of their noise."""
+"""Cliques that are looked at: those whose fit is furthest off chance, in units of their noise."""
 
 
 @dataclass(frozen=True)
@@ -56,28 +58,59 @@ class _Table:
         """How many links there are per cell, if they lead to the right rows ``ends``."""
         return np.bincount(self.left + self.right[ends], minlength=len(self.target)).astype(np.float64)
 
-    def change(self, off: FloatArray, some: _Exchanges) -> FloatArray:
+    def change(self, off: FloatArray, some: Exchanges) -> FloatArray:
         """By how much its part of F changes where two links exchange ends, each pair alone."""
         u, w, v, x = self.left[some.one], self.left[some.two], self.right[some.ends], self.right[some.others]
         change = 4 + 2 * (off[u + x] + off[w + v] - off[u + v] - off[w + x])
         return self.precision * np.where((u != w) & (v != x), change, 0.0)
 
-    def moved(self, off: FloatArray, some: _Exchanges) -> FloatArray:
+    def moved(self, off: FloatArray, some: Exchanges) -> FloatArray:
         """How far counts are off after links exchanged ends."""
-        off = off.copy()
         u, w, v, x = self.left[some.one], self.left[some.two], self.right[some.ends], self.right[some.others]
-        np.add.at(off, np.concatenate([u + x, w + v]), 1.0)
-        np.subtract.at(off, np.concatenate([u + v, w + x]), 1.0)
-        return off
+        come, gone = (np.concatenate(cells_) for cells_ in ((u + x, w + v), (u + v, w + x)))
+        return off + (np.bincount(come, minlength=len(off)) - np.bincount(gone, minlength=len(off)))
 
 
-class _Exchanges(NamedTuple):
-    """Links ``one`` and ``two`` that may exchange the ends they have now."""
+@dataclass(frozen=True)
+class CliqueCounts:
+    """Counts over the cells of some cliques, and how far ``off`` their targets they are."""
 
-    one: IntArray
-    two: IntArray
-    ends: IntArray
-    others: IntArray
+    tables: tuple[_Table, ...]
+    off: tuple[FloatArray, ...]
+
+    @cached_property
+    def loss(self) -> float:
+        """The distance F."""
+        return sum(t.precision * float(o @ o) for t, o in zip(self.tables, self.off, strict=True))
+
+    def propose(self, ends: IntArray, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+        """Draw pairs of links: any, or, of many, two runs of neighbours, which are in random order."""
+        if len(ends) < 4 * PAIRS:
+            some = rng.permutation(len(ends))[: 2 * min(PAIRS, len(ends) // 2)]
+            return some[0::2], some[1::2]
+        first = int(rng.integers(0, len(ends) - 2 * PAIRS + 1))
+        second = int(rng.integers(first + PAIRS, len(ends) - PAIRS + 1))
+        return np.arange(first, first + PAIRS), np.arange(second, second + PAIRS)
+
+    def change(self, some: Exchanges) -> FloatArray:
+        """By how much F changes."""
+        change = np.zeros(len(some.one))
+        for t, o in zip(self.tables, self.off, strict=True):
+            change += t.change(o, some)
+        return change
+
+    def conflicts(self, some: Exchanges) -> None:  # noqa: ARG002
+        """None: nearly all exchanges change the same few cells, and many can be made all the same."""
+        return
+
+    def most(self, some: Exchanges) -> int:
+        """All of them."""
+        return len(some.one)
+
+    def after(self, some: Exchanges) -> tuple[Self, float]:
+        """Count again where links have moved."""
+        moved = replace(self, off=tuple(t.moved(o, some) for t, o in zip(self.tables, self.off, strict=True)))
+        return moved, moved.loss - self.loss
 
 
 class _Joint(NamedTuple):
@@ -91,7 +124,7 @@ class _Joint(NamedTuple):
     def chance(self) -> FloatArray:
         return np.asarray(np.multiply.outer(self.frequencies.sum(axis=1), self.frequencies.sum(axis=0)))
 
-    def leaning(self) -> float:
+    def off_chance(self) -> float:
         """How far it is off chance, in units of the noise."""
         return self.precision * float(((self.frequencies - self.chance) ** 2).sum())
 
@@ -112,7 +145,7 @@ def _joint(workload: Workload, fitted: FloatArray, precision: float, problem: Li
     return _Joint(workload, fitted.reshape(height, -1), precision)
 
 
-def polish(
+def exchange_for_counts(
     pairs: IntArray,
     problem: LinkProblem,
     fitted: Mapping[Workload, tuple[FloatArray, float]],
@@ -125,76 +158,16 @@ def polish(
     For relations in which a left row has at most one link, so that no exchange can repeat a pair.
     """
     across = [_joint(w, *found, problem) for w, found in fitted.items() if w.left and w.right]
-    most = sorted(across, key=_Joint.leaning, reverse=True)[:MOST_TABLES]
-    if not most or len(pairs) < 2:
+    strongest = sorted(across, key=_Joint.off_chance, reverse=True)[:MOST_TABLES]
+    if not strongest or len(pairs) < 2:
         return pairs
-    order = rng.permutation(
-        len(pairs)
-    )  # so that links next to each other are any two, and memory is read from front to back
+    # In random order, links next to each other are any two, and memory is read from front to back.
+    order = rng.permutation(len(pairs))
     pairs = pairs[order]
-    tables = [joint.table(pairs, problem) for joint in most]
-    starts, ends = pairs[:, 0], pairs[:, 1].copy()
-    off = [t.counts(ends) - t.target for t in tables]
-    score = _distance(tables, off)
-    stalled, bold = 0, 1.0
-    for _ in range(ROUNDS):
-        made = _exchanges(starts, ends, tables, off, bold, rng, bars_self=problem.bars_self)
-        if not len(made.ends):
-            break
-        tried = [t.moved(o, made) for t, o in zip(tables, off, strict=True)]
-        reached = _distance(tables, tried)
-        stalled = 0 if reached < (1 - ENOUGH) * score else stalled + 1
-        if reached < score:
-            ends[made.one], ends[made.two] = made.others, made.ends
-            off, score = tried, reached
-        else:
-            bold /= 2
-        if stalled > PATIENCE:
-            break
-    polished = np.empty_like(pairs)
-    polished[order] = np.stack([starts, ends], axis=1)
-    return polished
-
-
-def _distance(tables: list[_Table], off: list[FloatArray]) -> float:
-    return sum(t.precision * float(o @ o) for t, o in zip(tables, off, strict=True))
-
-
-def _exchanges(
-    starts: IntArray,
-    ends: IntArray,
-    tables: list[_Table],
-    off: list[FloatArray],
-    bold: float,
-    rng: np.random.Generator,
-    *,
-    bars_self: bool,
-) -> _Exchanges:
-    """Find the exchanges of one round that lower F most.
-
-    Gains are those of one exchange made alone. To keep many at once from overshooting, a round makes an eighth of those
-    that the distance left calls for.
-    """
-    some = _drawn(ends, rng)
-    change = np.zeros(len(some.ends))
-    for t, o in zip(tables, off, strict=True):
-        change += t.change(o, some)
-    if bars_self:
-        change[(starts[some.one] == some.others) | (starts[some.two] == some.ends)] = 0.0
-    wrong = sum(t.precision * float(np.abs(o).sum()) for t, o in zip(tables, off, strict=True))
-    most = max(1, int(bold * wrong / (8 * sum(t.precision for t in tables))))
-    chosen = np.argsort(change, kind="stable")[:most]
-    chosen = chosen[change[chosen] < 0]
-    return _Exchanges(some.one[chosen], some.two[chosen], some.ends[chosen], some.others[chosen])
-
-
-def _drawn(ends: IntArray, rng: np.random.Generator) -> _Exchanges:
-    """Draw pairs of links: any, or, of many, two runs of neighbours, which are in random order."""
-    if len(ends) < 4 * PAIRS:
-        some = rng.permutation(len(ends))[: 2 * min(PAIRS, len(ends) // 2)]
-        one, two = some[0::2], some[1::2]
-    else:
-        first = int(rng.integers(0, len(ends) - 2 * PAIRS + 1))
-        second = int(rng.integers(first + PAIRS, len(ends) - PAIRS + 1))
-        one, two = np.arange(first, first + PAIRS), np.arange(second, second + PAIRS)
-    return _Exchanges(one, two, ends[one], ends[two])
+    tables = tuple(joint.table(pairs, problem) for joint in strongest)
+    counts = CliqueCounts(tables, tuple(t.counts(pairs[:, 1]) - t.target for t in tables))
+    keep = [NotItself(pairs[:, 0])] if problem.bars_self else []
+    found = exchange(pairs[:, 1], keep, counts, effort=_EFFORT, rng=rng)
+    made = np.empty_like(pairs)
+    made[order] = np.stack([pairs[:, 0], found.ends], axis=1)
+    return made

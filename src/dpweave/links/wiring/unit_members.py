@@ -1,16 +1,14 @@
 r"""Rows of one unit that lead to each other are chosen for each other: a child's mother
 is drawn among all women, and moves in.
 
-Rows are given to their owners one by one, so that a household may have a child and nobody of the age of a
-mother. So a unit with rows C that look for a target **claims** the seat of one of its rows, that which suits
-best. Who takes it is drawn among all rows that are free to move, each row j with probability proportional to
+Rows are given to their owners one by one, so that a household may have a child and nobody of the age of a mother. So
+in a unit with rows C that look for a target, one of its rows gives up its place, that which suits best. Who takes the
+place is drawn among all rows that are free to move, each row j with probability proportional to
 
 .. math:: \exp \frac{1}{|C|} \sum_{i \in C} \theta(i, j),
 
-:math:`\theta` being how much likelier than by chance i leads to j. That holds what is known of j and the unit, too, as
-columns of i's owner are among those of i. The mean and not the sum, as rows of one unit mostly say the same about their
-target. The largest :math:`\overline\theta + G` with independent standard Gumbel variables G is such a draw; where two
-units choose the same row, the one with the larger sum has it.
+:math:`\theta` being the log-odds that i leads to j. That holds what is known of j and the unit, too, as columns of i's
+owner are among those of i. The mean and not the sum, as rows of one unit mostly say the same about their target.
 """
 
 from __future__ import annotations
@@ -20,7 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from dpweave.links.row_types import RowTypes
-from dpweave.links.wiring.within_groups import UnitGroups, candidates, settle
+from dpweave.links.wiring.assign import Candidates, assign, noisy
+from dpweave.links.wiring.within_groups import UnitGroups, pairs_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -28,22 +27,23 @@ if TYPE_CHECKING:
     from dpweave.arrays import FloatArray, IntArray
     from dpweave.links.link_fit import LinkFit
 
-    Leans = Callable[[IntArray, IntArray], FloatArray]
-    """How some rows lean to some others: one row and one column for each; minus infinity where they must not meet."""
+    LogOddsTable = Callable[[IntArray, IntArray], FloatArray]
+    """Log-odds of some rows and some others: one row and one column for each; minus infinity where they must not meet.
+    """
 
 BLOCK = 1 << 22
 """Pairs of rows that are looked at together."""
 
 FIRST = 64
-"""Rows from which one chooses while others do, at most."""
+"""Candidates of a row, at most: the best of its block."""
 
 
-class Claims(NamedTuple):
-    """Units, the row of each whose seat is claimed, and the row that takes it."""
+class Moves(NamedTuple):
+    """Units, the row of each that gives up its place, and the row that takes it."""
 
     unit: IntArray
-    seat: IntArray
-    taken: IntArray
+    leaves: IntArray
+    comes: IntArray
 
 
 class Seekers(NamedTuple):
@@ -56,9 +56,9 @@ class Seekers(NamedTuple):
     time: IntArray | None = None
 
 
-class Sitters(NamedTuple):
-    """Right rows with their columns, and the ``unit`` where each has a seat; ``free``
-    are those that may move, ``time`` as for those who seek.
+class Members(NamedTuple):
+    """Right rows with their columns, and the ``unit`` of each; ``free`` are those that may move,
+    ``time`` as for those who seek.
     """
 
     columns: Mapping[str, IntArray]
@@ -67,49 +67,54 @@ class Sitters(NamedTuple):
     time: IntArray | None = None
 
 
-def claim(fit: LinkFit, left: Seekers, right: Sitters, *, rng: np.random.Generator) -> Claims:
-    """Let each unit with left rows claim a seat for the row that they will lead to.
-    Only free right rows have seats to claim, and take them, none twice.
+def choose_members(fit: LinkFit, left: Seekers, right: Members, *, rng: np.random.Generator) -> Moves:
+    """Let each unit with left rows have the row that they will lead to. Only free right rows leave and come, none
+    twice.
 
-    Units without a free row claim nothing, nor do those for which nobody comes into question.
+    Units without a free row stay as they are, and those for which nobody comes into question.
     """
     units, of = np.unique(left.unit, return_inverse=True)
-    claiming, seat = _seats(fit, left, right, of)
+    seeking, leaves = _leaving(fit, left, right, of)
 
-    def leans(i: IntArray, j: IntArray) -> FloatArray:
+    def log_odds(i: IntArray, j: IntArray) -> FloatArray:
         place = np.full(len(units), -1, dtype=np.int64)
-        place[claiming[i]] = np.arange(len(i))
+        place[seeking[i]] = np.arange(len(i))
         rows = np.flatnonzero(place[of] >= 0)
-        return _mean_leans(fit, left, right, rows, place[of[rows]], right.free[j])
+        return _mean_log_odds(fit, left, right, rows, place[of[rows]], right.free[j])
 
-    found = matched(len(claiming), len(right.free), leans, rng=rng)
+    found = draw_partners(len(seeking), len(right.free), log_odds, rng=rng)
     there = found >= 0
-    return Claims(units[claiming[there]], seat[there], right.free[found[there]])
+    return Moves(units[seeking[there]], leaves[there], right.free[found[there]])
 
 
-def _seats(fit: LinkFit, left: Seekers, right: Sitters, of: IntArray) -> tuple[IntArray, IntArray]:
+def _leaving(fit: LinkFit, left: Seekers, right: Members, of: IntArray) -> tuple[IntArray, IntArray]:
     """Units, by their place ``of`` left rows, that have a free row, and the free row of each that suits best."""
-    blocks = list(candidates(UnitGroups(left.unit, right.unit[right.free])))
-    i, j = (np.concatenate([b[side] for b in blocks] or [right.free[:0]]) for side in (0, 1))
+    blocks = list(pairs_within(UnitGroups(left.unit, right.unit[right.free])))
+    i = np.concatenate([rows[i] for rows, i, _ in blocks] or [right.free[:0]])
+    j = np.concatenate([j for _, _, j in blocks] or [right.free[:0]])
     pairs, at = np.unique(of[i] * max(len(right.free), 1) + j, return_inverse=True)
-    score = np.bincount(at, weights=fit.leans(left.columns, right.columns, i, right.free[j])) / np.bincount(at)
+    odds = fit.log_odds_of_pairs(left.columns, right.columns, i, right.free[j])
     who, row = np.divmod(pairs, max(len(right.free), 1))
-    best = np.lexsort((-score, who))
-    best = best[np.flatnonzero(np.diff(who[best], prepend=-1))]
-    return who[best], right.free[row[best]]
+    # Each free row is of one unit, so that units do not compete for them.
+    one = np.ones(len(right.free), dtype=np.int64)
+    best = assign(
+        Candidates(who, row, int(of.max(initial=-1)) + 1), one, np.bincount(at, weights=odds) / np.bincount(at)
+    )
+    found = np.flatnonzero(best >= 0)
+    return found, right.free[best[found]]
 
 
-def _mean_leans(
-    fit: LinkFit, left: Seekers, right: Sitters, rows: IntArray, group: IntArray, others: IntArray
+def _mean_log_odds(
+    fit: LinkFit, left: Seekers, right: Members, rows: IntArray, group: IntArray, others: IntArray
 ) -> FloatArray:
-    """Mean lean of each group of left ``rows`` to each of some ``others`` that come before them all."""
+    """Mean log-odds of each group of left ``rows`` and each of some ``others`` that come before them all."""
     own = RowTypes.of({c: left.columns[c][rows] for c in fit.left}, fit.left, shape=fit.shape, rows=len(rows))
     theirs = RowTypes.of({c: right.columns[c][others] for c in fit.right}, fit.right, shape=fit.shape, rows=len(others))
     groups = int(group.max(initial=-1)) + 1
     share = np.zeros((groups, own.count))
     np.add.at(share, (group, own.of_row), 1.0)
     share /= share.sum(axis=1, keepdims=True)
-    out = np.asarray((share @ fit.lean(own, theirs))[:, theirs.of_row])
+    out = np.asarray((share @ fit.log_odds(own, theirs))[:, theirs.of_row])
     if left.time is not None and right.time is not None:
         first = np.full(groups, np.iinfo(np.int64).max)
         np.minimum.at(first, group, left.time[rows])
@@ -117,27 +122,25 @@ def _mean_leans(
     return out
 
 
-def matched(count: int, others: int, leans: Leans, *, rng: np.random.Generator) -> IntArray:
+def draw_partners(count: int, others: int, log_odds: LogOddsTable, *, rng: np.random.Generator) -> IntArray:
     """Give each of so many rows one of so many ``others`` with probability proportional
-    to the exponential of its lean, none twice; -1 where there is none.
+    to the exponential of their log-odds, none twice; -1 where there is none.
 
-    >>> def scores(i, j):
+    >>> def odds(i, j):
     ...     return np.where(j == 1, 50.0, 0.0) + np.zeros((len(i), 1))
-    >>> matched(2, 3, scores, rng=np.random.default_rng(0)).tolist().count(1)
+    >>> draw_partners(2, 3, odds, rng=np.random.default_rng(0)).tolist().count(1)
     1
     """
-    taken = np.full(count, -1, dtype=np.int64)
+    partner = np.full(count, -1, dtype=np.int64)
     for i, j in _blocks(count, others, rng):
-        score = leans(i, j) + rng.gumbel(size=(len(i), len(j)))
+        score = noisy(log_odds(i, j), (len(i), len(j)), rng)
         first = min(FIRST, len(j))
         best = np.argpartition(-score, first - 1, axis=1)[:, :first]
-        rows, found = np.repeat(np.arange(len(i)), first), np.take_along_axis(score, best, axis=1).ravel()
-        order = np.lexsort((-found, rows))
-        order = order[found[order] > -np.inf]
-        target = np.full(len(i), -1, dtype=np.int64)
-        settle(rows[order], best.ravel()[order], found[order], target, np.ones(len(j), dtype=np.int64))
-        taken[i] = np.where(target >= 0, j[target], -1)
-    return taken
+        candidates = Candidates(np.repeat(np.arange(len(i)), first), best.ravel(), len(i))
+        one = np.ones(len(j), dtype=np.int64)
+        found = assign(candidates, one, np.take_along_axis(score, best, axis=1).ravel())
+        partner[i] = np.where(found >= 0, j[found], -1)
+    return partner
 
 
 def _blocks(count: int, others: int, rng: np.random.Generator) -> Iterator[tuple[IntArray, IntArray]]:

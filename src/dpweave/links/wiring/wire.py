@@ -10,25 +10,29 @@ all types, so that no step ever holds more than a slice and the time per link do
    gets back, so sums over any run of left types stay right to within one link per right type.
 3. *Place* the links of a right type on its rows. Stubs of one right row are spaced evenly in its type's queue and the
    links of one left row stand together, so a pair repeats only where both rows are heavy.
-4. *Repair* what repeats by swapping right ends, first with links of the same right type, then of the same left type,
-   then with any. All swaps keep all degrees, the first two keep every count per pair of types. The number of rounds
+4. *Exchange* the right ends of what repeats, first with links of the same right type, then of the same left type,
+   then with any. All exchanges keep all degrees, the first two keep every count per pair of types. The number of rounds
    is bounded; a link that still repeats is given any free right row, and only there a right degree may be missed.
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpweave.errors import UsageError
 from dpweave.links.row_types import RowTypes
+from dpweave.links.wiring.assign import Candidates, assign, assign_at_random
+from dpweave.links.wiring.constraints import NewPairs, NotItself, among, narrow, repeated
+from dpweave.links.wiring.repeated_pairs import without_bad_links
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from dpweave.arrays import FloatArray, IntArray
+    from dpweave.links.wiring.exchange import Constraint
 
     Weights = Callable[[RowTypes, RowTypes], FloatArray]
     """Relative weight of a link for each pair of a left and a right type: ``(left.count, right.count)``."""
@@ -46,8 +50,8 @@ _AHEAD = 2.0
 _AT_ONCE = 0.25
 _GOLDEN = (5**0.5 - 1) / 2
 _RAKE_STEPS = 50
-_SWAP_ROUNDS = 60
-_GUESS_ROUNDS = 20
+_GUESSES = 20
+"""Right rows that a link may have if no exchange helps, before all of them are looked at."""
 
 
 def round_types(expected: FloatArray, totals: IntArray, rng: np.random.Generator) -> IntArray:
@@ -57,7 +61,7 @@ def round_types(expected: FloatArray, totals: IntArray, rng: np.random.Generator
     :math:`n_v = \lfloor c_v + r\rfloor - \lfloor c_{v-1} + r\rfloor` with a uniform r. What is wanted is the row's
     expectation times one plus a share of the carry, the difference between expected and given that the rows above left
     in each column. So in sorted order every run of rows has nearly the right sum in every column, and a row's own
-    leaning is not drowned by what others left: the feedback is proportional and on average nothing.
+    weights are not drowned by what others left: the feedback is proportional and on average nothing.
 
     Rows whose links, in the mean, take no more than a quarter of what their column expects to
     come, or of two, see the same carry and are rounded at once; that they fall on different
@@ -118,23 +122,8 @@ def spread(totals: IntArray, types: RowTypes, *, cap: int | IntArray, rng: np.ra
     caps = np.broadcast_to(cap, types.rows)
     if (totals > np.bincount(types.of_row, weights=caps, minlength=types.count)).any():
         raise UsageError(f"more links than rows of a type can carry with at most {caps.max()} each")
-    members, starts = types.members
-    degrees = np.zeros(types.rows, dtype=np.int64)
-    left_over = totals.copy()
-    for _ in range(_SWAP_ROUNDS):
-        if not left_over.any():
-            return degrees
-        of = np.repeat(np.arange(types.count), left_over)
-        at = starts[of] + (rng.random(len(of)) * types.multiplicity[of]).astype(np.int64)
-        degrees += np.bincount(members[at], minlength=types.rows)
-        excess = np.maximum(degrees - caps, 0)
-        degrees -= excess
-        left_over = np.bincount(types.of_row, weights=excess, minlength=types.count).astype(np.int64)
-    for u in np.flatnonzero(left_over):  # nearly full types: fill what room there is, in order
-        rows = members[starts[u] : starts[u + 1]]
-        room = np.cumsum(caps[rows] - degrees[rows])
-        degrees[rows] += np.diff(np.minimum(room, left_over[u]), prepend=0)
-    return degrees
+    links = assign_at_random(np.repeat(np.arange(types.count), totals), types.of_row, caps, rng=rng)
+    return np.bincount(links, minlength=types.rows)
 
 
 def wire(
@@ -233,12 +222,7 @@ def _slices(left: RowTypes, right: RowTypes, left_degrees: IntArray, right_degre
 def _shuffled_by_type(types: RowTypes, rng: np.random.Generator) -> IntArray:
     """All rows, types in order, rows within a type at random."""
     order = rng.permutation(types.rows)
-    return order[np.argsort(_narrow(types.of_row[order]), kind="stable")]
-
-
-def _narrow(codes: IntArray) -> np.ndarray[tuple[int], np.dtype[np.uint16]] | IntArray:
-    """Sixteen bits where they suffice: NumPy then sorts by radix, in linear time."""
-    return codes.astype(np.uint16) if len(codes) == 0 or codes.max() < 1 << 16 else codes
+    return order[np.argsort(narrow(types.of_row[order]), kind="stable")]
 
 
 def _subset(types: RowTypes, used: IntArray) -> RowTypes:
@@ -277,14 +261,13 @@ def _wire_slice(
     u = np.repeat(u_of_row, degrees)
     v = np.repeat(np.tile(np.arange(weights.shape[1]), weights.shape[0]), counts.ravel())
     order = rng.permutation(len(v))
-    v = v[order[np.argsort(_narrow(u[order]), kind="stable")]]
+    v = v[order[np.argsort(narrow(u[order]), kind="stable")]]
     v = _balance(v, column_totals, rng)
 
     queue = _queue(stubs, v_of_stub, rng)
     j = np.empty_like(queue)
-    j[np.argsort(_narrow(v), kind="stable")] = queue
-    pairs = Repair(i, j, u, v, width, same_table).run(rng)
-    return np.stack(pairs, axis=1)
+    j[np.argsort(narrow(v), kind="stable")] = queue
+    return np.stack([i, _without_repeats(i, j, (u, v), width, rng, same_table)], axis=1)
 
 
 def _balance(v: IntArray, totals: IntArray, rng: np.random.Generator) -> IntArray:
@@ -294,7 +277,7 @@ def _balance(v: IntArray, totals: IntArray, rng: np.random.Generator) -> IntArra
     if not excess.any():
         return v
     order = rng.permutation(np.flatnonzero((excess > 0)[v]))
-    order = order[np.argsort(_narrow(v[order]), kind="stable")]
+    order = order[np.argsort(narrow(v[order]), kind="stable")]
     sizes = np.where(excess > 0, given, 0)
     starts = np.cumsum(sizes) - sizes
     surplus = np.maximum(excess, 0)
@@ -312,116 +295,59 @@ def _queue(stubs: IntArray, v: IntArray, rng: np.random.Generator) -> IntArray:
     nth = np.arange(len(stubs)) - np.repeat(first, times)
     place = (nth + np.repeat(rng.random(len(first)), times)) / np.repeat(times, times)
     by_place = np.argsort((place * (1 << 16)).astype(np.uint16), kind="stable")
-    return stubs[by_place[np.argsort(_narrow(v[by_place]), kind="stable")]]
+    return stubs[by_place[np.argsort(narrow(v[by_place]), kind="stable")]]
 
 
-class Repair(NamedTuple):
-    """A multigraph of links that shall become simple: left row, right row, left type, right type of each link."""
-
-    i: IntArray
-    j: IntArray
-    u: IntArray
-    v: IntArray
-    width: int
-    same_table: bool
-
-    def keys(self, i: IntArray, j: IntArray) -> IntArray:
-        """One number per pair."""
-        return i * self.width + j
-
-    def bad(self) -> IntArray:
-        """Links that repeat an earlier one, or join a row to itself."""
-        key = self.keys(self.i, self.j)
-        ordered = np.sort(key)
-        twice = ordered[1:][ordered[1:] == ordered[:-1]]
-        suspects = np.flatnonzero(np.isin(key, twice)) if len(twice) else np.zeros(0, dtype=np.int64)
-        _, first = np.unique(key[suspects], return_index=True)
-        again = np.delete(suspects, first)
-        return np.union1d(again, np.flatnonzero(self.i == self.j)) if self.same_table else again
-
-    def run(self, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
-        """Swap right ends until no pair repeats, a bounded number of times; then reassign what is left."""
-        bad = self.bad()
-        if len(bad) == 0:
-            return self.i, self.j
-        taken = np.sort(self.keys(self.i, self.j))
-        fresh = np.zeros(0, dtype=np.int64)
-        groups = [_Group.of_types(self.v), _Group.of_types(self.u), None]
-        for attempt in range(_SWAP_ROUNDS):
-            if len(bad) == 0:
-                break
-            group = groups[min(3 * attempt // _SWAP_ROUNDS, 2)]
-            partner = rng.integers(0, len(self.i), len(bad)) if group is None else group.draw(bad, rng)
-            bad, fresh = self._swap(bad, partner, taken, fresh)
-        if len(bad):
-            self._reassign(bad, taken, fresh, rng)
-        return self.i, self.j
-
-    def _swap(self, bad: IntArray, partner: IntArray, taken: IntArray, fresh: IntArray) -> tuple[IntArray, IntArray]:
-        """Swap right ends of each ``bad`` link and its partner where both new pairs are
-        free; what stays bad, returned.
-        """
-        one, two = self.keys(self.i[bad], self.j[partner]), self.keys(self.i[partner], self.j[bad])
-        fine = ~(_member(taken, one) | _member(taken, two) | np.isin(one, fresh) | np.isin(two, fresh)) & (one != two)
-        fine &= ~np.isin(partner, bad)
-        if self.same_table:
-            fine &= (self.i[bad] != self.j[partner]) & (self.i[partner] != self.j[bad])
-        # Two swaps of one round must share neither a partner nor a new pair: the first of them goes ahead.
-        at = np.flatnonzero(fine)
-        _, first = np.unique(partner[at], return_index=True)
-        at = at[first]
-        new = np.concatenate([one[at], two[at]])
-        _, inverse, times = np.unique(new, return_inverse=True, return_counts=True)
-        alone = (times[inverse] == 1).reshape(2, -1).all(axis=0)
-        at = at[alone]
-        a, b = bad[at], partner[at]
-        self.j[a], self.j[b] = self.j[b], self.j[a]
-        return np.delete(bad, at), np.concatenate([fresh, one[at], two[at]])
-
-    def _reassign(self, bad: IntArray, taken: IntArray, fresh: IntArray, rng: np.random.Generator) -> None:
-        """Give each ``bad`` link a right row that its left row does not have yet."""
-        for _ in range(_GUESS_ROUNDS):
-            j = rng.integers(0, self.width, len(bad))
-            key = self.keys(self.i[bad], j)
-            fine = ~(_member(taken, key) | np.isin(key, fresh))
-            if self.same_table:
-                fine &= self.i[bad] != j
-            _, first = np.unique(key, return_index=True)
-            at = np.intersect1d(np.flatnonzero(fine), first)
-            self.j[bad[at]] = j[at]
-            fresh = np.concatenate([fresh, key[at]])
-            bad = np.delete(bad, at)
-            if len(bad) == 0:
-                return
-        mine = np.isin(self.i, self.i[bad])
-        mine[bad] = False
-        for row in np.unique(self.i[bad]):
-            links = bad[self.i[bad] == row]
-            have = self.j[mine & (self.i == row)]
-            if self.same_table:
-                have = np.append(have, row)
-            free = np.setdiff1d(np.arange(self.width), have)
-            self.j[links] = rng.choice(free, len(links), replace=False)
+def _without_repeats(
+    i: IntArray, j: IntArray, types: tuple[IntArray, IntArray], width: int, rng: np.random.Generator, same_table: bool
+) -> IntArray:
+    """Right ends of links with these left ends and types, such that no pair repeats and, if so, no row meets itself."""
+    bad = repeated(i * width + j)
+    keep: list[Constraint] = []
+    if same_table:
+        bad = np.union1d(bad, np.flatnonzero(i == j))
+        keep.append(NotItself(i))
+    if not len(bad):
+        return j
+    left, right = types
+    keep.append(NewPairs.of(i, j, width))
+    partners = (lambda _: right, lambda _: left, np.zeros_like)
+    j, bad = without_bad_links(j, bad, keep, partners, rng=rng)
+    return _reassigned(i, j, bad, width, rng, same_table) if len(bad) else j
 
 
-class _Group(NamedTuple):
-    """Links by type, to draw another of the same type."""
-
-    of: IntArray
-    order: IntArray
-    starts: IntArray
-    sizes: IntArray
-
-    @classmethod
-    def of_types(cls, types: IntArray) -> _Group:
-        sizes = np.bincount(types)
-        return cls(types, np.argsort(_narrow(types), kind="stable"), np.cumsum(sizes) - sizes, sizes)
-
-    def draw(self, links: IntArray, rng: np.random.Generator) -> IntArray:
-        kind = self.of[links]
-        return self.order[self.starts[kind] + (rng.random(len(links)) * self.sizes[kind]).astype(np.int64)]
+def _reassigned(
+    i: IntArray, j: IntArray, bad: IntArray, width: int, rng: np.random.Generator, same_table: bool
+) -> IntArray:
+    """Give each ``bad`` link a right row that its left row does not have yet: one of a few at random, or any."""
+    row, end = np.repeat(np.arange(len(bad)), _GUESSES), rng.integers(0, width, len(bad) * _GUESSES)
+    j = j.copy()
+    j[bad] = -1
+    j[bad] = _free_ends(i, j, bad, row, end, width, rng, same_table)
+    for left in np.unique(i[bad[j[bad] < 0]]):
+        some = bad[(i[bad] == left) & (j[bad] < 0)]
+        row, end = np.repeat(np.arange(len(some)), width), np.tile(np.arange(width), len(some))
+        j[some] = _free_ends(i, j, some, row, end, width, rng, same_table)
+    return j
 
 
-def _member(ordered: IntArray, values: IntArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    at = np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)
-    return np.asarray(ordered[at] == values)
+def _free_ends(
+    i: IntArray,
+    j: IntArray,
+    links: IntArray,
+    row: IntArray,
+    end: IntArray,
+    width: int,
+    rng: np.random.Generator,
+    same_table: bool,
+) -> IntArray:
+    """Assign ends to some links: link ``row`` of these may have ``end``, unless its left row has that already."""
+    key = i[links[row]] * width + end
+    taken = np.sort(i[j >= 0] * width + j[j >= 0])
+    free = ~among(key, taken)
+    if same_table:
+        free &= i[links[row]] != end
+    pairs, pair = np.unique(key[free], return_inverse=True)
+    one = np.ones(len(pairs), dtype=np.int64)  # each pair is there once
+    found = assign(Candidates(row[free], pair, len(links)), one, rng.random(len(pair)))
+    return np.where(found >= 0, np.append(pairs, 0)[found] % width, -1)
