@@ -27,6 +27,7 @@ from dpweave.budget.tasks import (
 from dpweave.engines.opening import open_source
 from dpweave.errors import PlanError, UsageError
 from dpweave.fitting.external_rows import ExternalRows, bring
+from dpweave.fitting.rule_structure import with_dependencies, with_zeros
 from dpweave.links.evidence import describe
 from dpweave.links.link_method import LinkModel, Refittable
 from dpweave.links.map_learner import MAP
@@ -137,11 +138,16 @@ def fit(
         with report.step("check files, keys and bounds"):
             opened.require_whole(plan.database.names)
             curator.check()
-        elsewhere = _charge_external(book, plan, brought)
         public = {}
         for name in plan.public:
             with report.step(f"read public table {name}"):
                 public[name] = opened.whole(name)
+        rows = {name: external.codes for name, external in brought.items()}
+        models = {
+            name: (model, with_zeros(plan, name, known, public, rows.get(name)))
+            for name, (model, known) in models.items()
+        }
+        elsewhere = _charge_external(book, plan, brought)
         _measure_sizes(curator, plan, allocation, report)
         degrees = _count_degrees(curator, plan, allocation, report)
         known = _known_sizes(plan, curator.release, degrees)
@@ -390,6 +396,7 @@ def _fit_tables(
         workload = _favoured(plan, Task("tables", name), tuple(window.shape))
         with report.step(f"fit table {name}"):
             window, left = centred(window, rho=rho, rows=sizes[name])
+            structure, left = with_dependencies(plan, name, window, structure, rho=left, rows=sizes[name])
             fitted[name] = model.fit(
                 window,
                 rho=left,

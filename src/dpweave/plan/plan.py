@@ -33,7 +33,8 @@ from dpweave.plan.entries import (
     table_from_dict,
     workload_from_dict,
 )
-from dpweave.plan.rules import check_together, constraint_from_dict
+from dpweave.plan.rule_checks import require_listed
+from dpweave.plan.rules import Allowed, check_together, constraint_from_dict
 from dpweave.plan.value_kinds import require_kinds, require_plain
 from dpweave.plan.workloads import joined
 from dpweave.schema.database import Database, Type
@@ -123,6 +124,8 @@ class Plan(DeclaredPlan):
             constraint.check(self.database)
             if constraint.table in self.public:
                 raise PlanError(f"{constraint}: public tables are copied as they are")
+            if isinstance(constraint, Allowed):
+                require_listed(self, constraint)
         check_together(self.constraints)
         _ = self.promise
         _ = joined(self)
@@ -349,6 +352,7 @@ class Plan(DeclaredPlan):
         )
         if not tables:
             raise PlanError("the plan has no tables; write one with 'dpweave draft'")
+        decimals = {(t.name, c.name) for t in tables for c in t.columns if c.column.type.kind == "decimal"}
         return cls(
             tables=tables,
             protect=names("protect", data.get("protect", [])),
@@ -357,7 +361,9 @@ class Plan(DeclaredPlan):
             on_excess=data.get("on_excess", "refuse"),
             k=data.get("k", 3),
             shares=Shares(**budget),
-            constraints=tuple(constraint_from_dict(mapping("constraints", c)) for c in data.get("constraints", [])),
+            constraints=tuple(
+                constraint_from_dict(mapping("constraints", c), decimals) for c in data.get("constraints", [])
+            ),
             workloads=tuple(workload_from_dict(mapping("workloads", w)) for w in data.get("workloads", [])),
         )
 
