@@ -10,15 +10,16 @@ import numpy as np
 
 from dpweave.errors import PlanError
 from dpweave.measure.purse import Purse
+from dpweave.plan.relations import counted_keys, degree_codecs
 from dpweave.plan.rule_checks import codes_of, is_modelled
 from dpweave.plan.rules import Allowed, settling_order
 from dpweave.privacy.window import NoisyMarginal
-from dpweave.schema.domain import Categories, size
+from dpweave.schema.domain import Bins, Categories, degree, size
 from dpweave.tables.base import StructuralZero, Structure
 from dpweave.tables.external import require_kept
 from dpweave.tables.graphical.dependencies import learned_dependency
 from dpweave.tables.session import require_structure
-from dpweave.weaving.allowed_rows import combinations_of
+from dpweave.weaving.declared_rules import combinations_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,11 +72,12 @@ def _zero(plan: Plan, rule: Allowed, public: Mapping[str, pa.Table]) -> Structur
 def with_dependencies(
     plan: Plan, name: str, window: Window, structure: Structure, *, rho: float, rows: float
 ) -> tuple[Structure, float]:
-    """Learn what columns that follow from others follow to; also returns what is left of ``rho``.
+    """Add what is known once domains are: least degrees, and what columns follow to; also what is left of ``rho``.
 
     A column that follows need not be fitted, so its share of the budget, as large as every other column's, goes into
     this. A rule that the model has no room for, or that what was learned contradicts, is left to be mended in rows.
     """
+    structure = _with_least_degrees(plan, name, structure)
     purse = Purse(rho)
     each = rho / max(sum(size > 1 for size in window.shape.values()), 1)
     for rule in settling_order(plan.constraints):
@@ -95,6 +97,18 @@ def with_dependencies(
             continue
         structure = known
     return structure, purse.left
+
+
+def _with_least_degrees(plan: Plan, name: str, structure: Structure) -> Structure:
+    """Add that owners have no fewer rows than declared, where a group of degrees lies below that."""
+    zeros = []
+    for child, key in counted_keys(plan, name) if plan.table[name].external is None else ():
+        domain = degree_codecs(plan, name)[degree(child, key)].domain
+        assert isinstance(domain, Bins)
+        mask = np.array(domain.edges[1:], dtype=np.int64) <= plan.table[child].key[key].min_degree
+        if mask.any() and not mask.all():
+            zeros.append(StructuralZero((degree(child, key),), mask))
+    return replace(structure, zeros=(*structure.zeros, *zeros))
 
 
 def _with(structure: Structure, noisy: NoisyMarginal, single: NoisyMarginal, *, rows: float) -> Structure:

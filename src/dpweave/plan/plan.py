@@ -132,6 +132,7 @@ class Plan(DeclaredPlan):
         for table in self.tables:
             for key in table.keys:
                 self._check_room(table, key)
+                self._check_least(table, key)
 
     def _check(self, table: TablePlan) -> None:
         from dpweave.plan.mechanisms import BUILT_IN, registered
@@ -213,6 +214,21 @@ class Plan(DeclaredPlan):
             raise PlanError(f"{where} means nothing: a public table is copied as it is; drop it")
         if table.rows_public and table.external is not None:
             raise PlanError(f"{where} cannot hold: a copy has as many rows as were made elsewhere; drop it")
+
+    def _check_least(self, table: TablePlan, key: KeyPlan) -> None:
+        """Refuse a least degree that no owner could have."""
+        where = f"the foreign key {key.key.name!r} of {table.name!r}"
+        least, most = key.min_degree, key.max_degree if key.degree_cap is None else key.degree_cap
+        if isinstance(least, bool) or not isinstance(least, int) or least < 0:
+            raise PlanError(f"min_degree of {where} must be a whole number of at least 0, not {least!r}")
+        if least and (key.role != "owning" or key.key.target == table.name):
+            raise PlanError(f"{where} cannot have a min_degree: only a key by which another table owns rows can")
+        single = table.table.is_unique(key.key.columns)
+        if least and most is not None and least > (1 if single else most):
+            raise PlanError(f"min_degree = {least} of {where} is more than an owner may have; lower it")
+        rows, owners = table.public_rows, self.table[key.key.target].public_rows
+        if rows is not None and owners is not None and rows < least * owners:
+            raise PlanError(f"min_degree = {least} of {where} cannot hold: {rows:,} public rows for {owners:,} owners")
 
     def _check_within(self, table: TablePlan, key: KeyPlan, where: str) -> None:
         """Refuse a key that stays within units where another one says who may meet; the

@@ -3,7 +3,7 @@
 Lives here:
   - ``weaver``: the order of the work. ``state``: rows, codes and links so far. ``parts``: large databases in parts.
   - ``key_targets``, ``unit_composition``, ``acyclic_keys``: where foreign keys lead.
-  - ``values``: codes become values. ``rule_repair``, ``allowed_rows``: the rules of the plan are kept.
+  - ``values``: codes become values. ``rule_repair``, ``declared_rules``: the rules of the plan are kept.
 
 Does not live here: anything that asks the rows. Weaving sees a model and a seed, and nothing else.
 

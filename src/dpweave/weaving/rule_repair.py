@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpweave.plan.rules import Allowed, Constraint, Determined, Ordered, settling_order
-from dpweave.weaving.allowed_rows import breaking, mend
+from dpweave.weaving.declared_rules import breaking, mend
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

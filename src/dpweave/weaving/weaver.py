@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from dpweave.links.degrees import Degrees, degrees_of, match_total, seen
+from dpweave.links.degrees import Degrees, at_least, degrees_of, match_total, seen
 from dpweave.links.degrees_by_values import deal
 from dpweave.links.link_method import LinkProblem
 from dpweave.plan.relations import (
@@ -26,6 +26,7 @@ from dpweave.plan.relations import (
 from dpweave.schema.domain import Attribute, Bins, degree, presence
 from dpweave.tables.external import ExternalTable
 from dpweave.weaving.acyclic_keys import break_circles
+from dpweave.weaving.declared_rules import keep_least_degrees
 from dpweave.weaving.key_targets import (
     keep_numbered,
     lead_away_from_itself,
@@ -287,6 +288,7 @@ class Weaver:
                 self._cloth.keep(name, (self._cloth.links[name, key.name] >= 0) | may_be_null(self._cloth, name, key))
             separate(self._cloth, name, (self._plan.database[name].primary_key, *self._plan.database[name].unique))
             keep_numbered(self._cloth, name)
+        self.repairs |= keep_least_degrees(self._cloth)
 
     def _draw_rows(self, name: str) -> None:
         """Draw a table's rows: as many as its owners have degrees for, where degrees are known."""
@@ -339,6 +341,11 @@ class Weaver:
         return self._cloth.part.shares(degrees, self._cloth.rng("share", name, key, common=True))
 
     def _all_degrees(self, name: str, key: str) -> IntArray | None:
+        """How many rows of ``name`` each target row should have by ``key`` in all: no fewer than declared."""
+        degrees, least = self._drawn_degrees(name, key), self._plan.table[name].key[key].min_degree
+        return None if degrees is None else at_least(degrees, least, rng=np.random.default_rng(0))
+
+    def _drawn_degrees(self, name: str, key: str) -> IntArray | None:
         """How many rows of ``name`` each target row should have by ``key`` in all, where its degree was synthesised."""
         state, target = self._cloth, self._plan.database[name].key[key].target
         codes = state.codes.get(target, {}).get(degree(name, key))

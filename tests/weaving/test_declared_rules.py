@@ -1,0 +1,157 @@
+"""Rows whose values may not go together: found, and mended where a mechanism knows no zeros."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dpweave as dw
+from dpweave.errors import PlanError
+from dpweave.model.coded_database import encode
+from dpweave.plan.entries import ColumnPlan, KeyPlan, TablePlan
+from dpweave.plan.plan import Plan
+from dpweave.plan.rules import Allowed
+from dpweave.report.integrity import check
+from dpweave.schema.database import Column, ForeignKey, Type
+from dpweave.schema.domain import Categories
+from dpweave.weaving.declared_rules import breaking, mend, shared_out
+
+RULE = Allowed("t", ("a", "b"), (("x", 1), ("y", None)))
+OTHER = Allowed("t", ("b", "c"), "known", ("p", "q"))
+KNOWN = pa.table({"p": [1, None, 1], "q": [True, False, True]})
+
+
+def table(a: list[str], b: list[int | None], c: list[bool]) -> dict[str, pa.Table]:
+    return {"t": pa.table({"a": a, "b": pa.array(b, pa.int32()), "c": c, "d": list(range(len(a)))}), "known": KNOWN}
+
+
+def test_rows_that_break_a_rule_are_found_nulls_too() -> None:
+    tables = table(["x", "x", "y", "y"], [1, None, None, 1], [True, True, False, True])
+    assert breaking(RULE, tables).tolist() == [False, True, False, True]
+    assert breaking(OTHER, tables).tolist() == [False, True, False, False]
+    assert breaking(RULE, table([], [], [])).tolist() == []
+
+
+def test_mended_rows_take_values_of_rows_that_keep_all_rules() -> None:
+    tables = table(["x", "x", "y", "y"], [1, None, None, 1], [True, True, False, True])
+    assert mend([RULE, OTHER], tables) == {str(RULE): 2, str(OTHER): 1}
+    assert not breaking(RULE, tables).any()
+    assert not breaking(OTHER, tables).any()
+    assert tables["t"].slice(0, 1).to_pylist() == [{"a": "x", "b": 1, "c": True, "d": 0}]
+    assert tables["t"]["d"].to_pylist() == [0, 1, 2, 3]
+    assert tables["t"].schema.field("b").type == pa.int32()
+
+
+def test_where_no_row_keeps_them_a_combination_that_does_is_taken() -> None:
+    tables = table(["x", "y"], [None, 1], [True, False])
+    mend([RULE, OTHER], tables)
+    assert not breaking(RULE, tables).any()
+    assert not breaking(OTHER, tables).any()
+
+
+def shop_plan(*, numbered: bool, **options: object) -> Plan:
+    """Customers own orders, orders own items, items lead to products; ``options`` of the items' owning key."""
+
+    def column(name: str, *, nullable: bool = False) -> ColumnPlan:
+        return ColumnPlan(Column(name, Type("integer"), nullable=nullable), None)
+
+    def key(name: str, target: str, role: str, **more: object) -> KeyPlan:
+        return KeyPlan(ForeignKey((name,), target, ("id",)), role, 6, **more)  # type: ignore[arg-type]
+
+    kind = ColumnPlan(Column("kind", Type("text"), nullable=False), Categories(("a", "b", "c")))
+    own = ("order", "nr") if numbered else ("order", "product")
+    item = TablePlan(
+        "items",
+        (column("order"), column("nr"), column("product"), kind),
+        own,
+        keys=(key("order", "orders", "owning", **options), key("product", "products", "linking")),
+    )
+    orders = TablePlan(
+        "orders", (column("id"), column("customer"), kind), ("id",), keys=(key("customer", "customers", "owning"),)
+    )
+    tables = (TablePlan("customers", (column("id"), kind), ("id",)), orders, item)
+    return Plan((*tables, TablePlan("products", (column("id"), kind), ("id",))), protect=("customers", "products"))
+
+
+def shop(seed: int, customers: int = 120) -> dict[str, pd.DataFrame]:
+    rng = np.random.default_rng(seed)
+    owner = np.repeat(np.arange(customers), rng.integers(0, 4, customers))
+    order = np.repeat(np.arange(len(owner)), rng.integers(1, 4, len(owner)))
+
+    def kinds(rows: int) -> np.ndarray:
+        return rng.choice(["a", "b", "c"], rows, p=[0.6, 0.3, 0.1])
+
+    product = rng.integers(0, 60, len(order))
+    items = pd.DataFrame({"order": order, "nr": 0, "product": product, "kind": kinds(len(order))})
+    items["nr"] = items.groupby("order").cumcount()
+    return {
+        "customers": pd.DataFrame({"id": np.arange(customers), "kind": kinds(customers)}),
+        "orders": pd.DataFrame({"id": np.arange(len(owner)), "customer": owner, "kind": kinds(len(owner))}),
+        "items": items.drop_duplicates(["order", "product"]),
+        "products": pd.DataFrame({"id": np.arange(60), "kind": kinds(60)}),
+    }
+
+
+@pytest.mark.parametrize("numbered", [True, False])
+@pytest.mark.parametrize("epsilon", [1.0, 5.0])
+def test_every_order_has_an_item(numbered: bool, epsilon: float) -> None:
+    free, plan = shop_plan(numbered=numbered), shop_plan(numbered=numbered, min_degree=1)
+    assert Plan.from_toml(plan.to_toml()) == plan
+    bare = 0
+    for seed in range(2):
+        models = [dw.fit(shop(seed), p, epsilon=epsilon, delta=1e-6, insecure_seed=seed) for p in (free, plan)]
+        made = [model.sample(seed=seed) for model in models]
+        without, database = (db.to_pandas() for db in made)
+        bare += len(set(without["orders"].id) - set(without["items"].order))
+        assert len(database["orders"])
+        assert set(database["orders"].id) == set(database["items"].order)
+        checks = check(plan, dict(made[1]), encode(plan, dict(made[1])), public={})
+        assert any(c.rule == "at least 1 rows per target" for c in checks)
+        assert all(c.passed or c.advisory for c in checks)
+    assert bare > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"min_degree": -1}, "at least 0, not -1"),
+        ({"min_degree": True}, "at least 0, not True"),
+        ({"min_degree": 7}, "more than an owner may have"),
+        ({"min_degree": 4, "degree_cap": 3}, "more than an owner may have"),
+    ],
+)
+def test_least_degrees_that_cannot_be_are_refused(options: dict[str, int], says: str) -> None:
+    with pytest.raises(PlanError, match=says):
+        shop_plan(numbered=True, **options)
+
+
+def test_least_degrees_are_for_owners() -> None:
+    plan = shop_plan(numbered=True)
+    items = plan.table["items"]
+    keys = (items.keys[0], replace(items.keys[1], min_degree=1))
+    with pytest.raises(PlanError, match="only a key by which another table owns rows"):
+        replace(plan, tables=tuple(replace(t, keys=keys) if t.name == "items" else t for t in plan.tables))
+    sized = {"orders": 100, "items": 150}
+    tables = (replace(t, rows=sized[t.name], rows_public=True) if t.name in sized else t for t in plan.tables)
+    plan = replace(plan, tables=tuple(tables))
+    items = plan.table["items"]
+    items = replace(items, keys=(replace(items.keys[0], min_degree=2), items.keys[1]))
+    with pytest.raises(PlanError, match="150 public rows for 100 owners"):
+        replace(plan, tables=tuple(items if t.name == "items" else t for t in plan.tables))
+
+
+@given(links=st.lists(st.integers(-1, 7), max_size=60), least=st.integers(0, 4))
+def test_rows_are_shared_out(links: list[int], least: int) -> None:
+    before = np.array(links, dtype=np.int64)
+    after = shared_out(before, 8, least)
+    assert ((before < 0) == (after < 0)).all()
+    degrees, had = (np.bincount(x[x >= 0], minlength=8) for x in (after, before))
+    assert (degrees >= np.minimum(had, least)).all()
+    assert degrees.min() >= least or degrees.max() <= least
+    assert (after != before).sum() == np.maximum(degrees - had, 0).sum()
