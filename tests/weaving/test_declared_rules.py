@@ -16,11 +16,11 @@ from dpweave.errors import PlanError
 from dpweave.model.coded_database import encode
 from dpweave.plan.entries import ColumnPlan, KeyPlan, TablePlan
 from dpweave.plan.plan import Plan
-from dpweave.plan.rules import Allowed
+from dpweave.plan.rules import Allowed, Exactly
 from dpweave.report.integrity import check
 from dpweave.schema.database import Column, ForeignKey, Type
 from dpweave.schema.domain import Categories
-from dpweave.weaving.declared_rules import breaking, mend, shared_out
+from dpweave.weaving.declared_rules import breaking, mend, off_rows, shared_out
 
 RULE = Allowed("t", ("a", "b"), (("x", 1), ("y", None)))
 OTHER = Allowed("t", ("b", "c"), "known", ("p", "q"))
@@ -155,3 +155,66 @@ def test_rows_are_shared_out(links: list[int], least: int) -> None:
     assert (degrees >= np.minimum(had, least)).all()
     assert degrees.min() >= least or degrees.max() <= least
     assert (after != before).sum() == np.maximum(degrees - had, 0).sum()
+
+
+ONE = Exactly("items", "order", "kind", "b")
+
+
+@pytest.mark.parametrize("numbered", [True, False])
+@pytest.mark.parametrize("exactly", [1, 2])
+def test_a_value_comes_exactly_as_often_as_declared(numbered: bool, exactly: int) -> None:
+    """Also where it is false, or where rows may not change places: keys hold, rows keep the shares of their values."""
+    rule = replace(ONE, exactly=exactly)
+    plan = replace(shop_plan(numbered=numbered, min_degree=exactly), constraints=(rule,))
+    assert Plan.from_toml(plan.to_toml()) == plan
+    model = dw.fit(shop(0), plan, epsilon=5.0, delta=1e-6, insecure_seed=1)
+    made = model.sample(seed=1)
+    tables = made.to_pandas()
+    chosen = tables["items"][tables["items"].kind == "b"].groupby("order").size()
+    assert len(tables["orders"]) > 50
+    assert set(chosen.index) == set(tables["orders"].id)
+    assert set(chosen) == {exactly}
+    assert made.repairs[str(rule)] > 0
+    assert {"a", "b", "c"} >= set(tables["items"].kind)
+    checks = check(plan, dict(made), encode(plan, dict(made)), public={})
+    assert all(c.passed or c.advisory for c in checks)
+    spoilt = dict(made)
+    place = spoilt["items"].column_names.index("kind")
+    spoilt["items"] = spoilt["items"].set_column(place, "kind", [["b"] * spoilt["items"].num_rows])
+    (said,) = [c for c in check(plan, spoilt, encode(plan, spoilt), public={}) if c.where == str(rule)]
+    assert said.passed == (len(tables["items"]) == exactly * len(tables["orders"]))
+
+
+@pytest.mark.parametrize(
+    ("rule", "says"),
+    [
+        (replace(ONE, per="ordr"), "did you mean 'order'"),
+        (replace(ONE, per="product"), "let 'product' be the owning key"),
+        (replace(ONE, exactly=2), "say min_degree = 2"),
+        (replace(ONE, exactly=0), "at least 1"),
+        (replace(ONE, value="z"), "must list all values, 'z' and"),
+        (replace(ONE, column="nr"), "items.nr is a key"),
+    ],
+)
+def test_counts_that_cannot_be_are_refused(rule: Exactly, says: str) -> None:
+    with pytest.raises(PlanError, match=says):
+        replace(shop_plan(numbered=True, min_degree=1), constraints=(rule,))
+
+
+def test_two_rules_may_not_decide_one_column() -> None:
+    plan = shop_plan(numbered=True, min_degree=1)
+    for other in (replace(ONE, value="a"), Allowed("items", ("kind",), (("a",), ("b",)))):
+        with pytest.raises(PlanError, match="both decide 'kind'"):
+            replace(plan, constraints=(ONE, other))
+
+
+@given(rows=st.lists(st.tuples(st.integers(-1, 5), st.booleans()), max_size=50), exactly=st.integers(1, 3))
+def test_rows_that_are_off_make_up_the_difference(rows: list[tuple[int, bool]], exactly: int) -> None:
+    links = np.array([o for o, _ in rows], dtype=np.int64)
+    has = np.array([h for _, h in rows], dtype=bool)
+    many, lacking = off_rows(has, links, 6, exactly)
+    assert has[many].all()
+    assert not has[lacking].any()
+    has[many], has[lacking] = False, True
+    counts, degrees = (np.bincount(links[m & (links >= 0)], minlength=6) for m in (has, links >= 0))
+    assert (counts == np.minimum(degrees, exactly)).all()

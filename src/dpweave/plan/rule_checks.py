@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from dpweave.errors import PlanError
-from dpweave.plan.rules import Allowed, Determined, Ordered
+from dpweave.plan.rules import Allowed, Determined, Exactly, Ordered
 from dpweave.schema.domain import MAX_CELLS, Bins, Categories, require_fitting, size, to_axis
 
 if TYPE_CHECKING:
@@ -75,6 +75,22 @@ def require_listed(plan: DeclaredPlan, rule: Allowed) -> None:
             both = {other.dependent} & {*rule.columns}
             if both:
                 raise PlanError(f"{rule} and {other} both decide {other.dependent!r}; drop one of them")
+
+
+def require_possible_counts(plan: DeclaredPlan, rule: Exactly) -> None:
+    """Refuse a rule on how often a value comes where targets may have too few rows, or the value is not listed."""
+    table = plan.table[rule.table]
+    key, domain = table.key[rule.per], table.column[rule.column].domain
+    if not isinstance(domain, Categories) or rule.value not in domain.values or domain.other or len(domain.values) < 2:
+        raise PlanError(
+            f"{rule}: the domain of {rule.column!r} must list all values, {rule.value!r} and at least one more"
+        )
+    require_fitting(table.column[rule.column].column, Categories((rule.value,)))
+    if key.role != "owning" or key.min_degree < rule.exactly:
+        raise PlanError(
+            f"{rule}: every target must have that many rows; let {rule.per!r} be the owning key and say"
+            f" min_degree = {rule.exactly} there"
+        )
 
 
 def codes_of(

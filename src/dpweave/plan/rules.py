@@ -138,6 +138,29 @@ class Allowed:
         return f"the rule on combinations of {', '.join(self.columns)} of {self.table!r}"
 
 
+@dataclass(frozen=True)
+class Exactly:
+    """Of the rows that lead to one target by the key ``per``, exactly so many have this ``value`` in ``column``."""
+
+    table: str
+    per: str
+    column: str
+    value: Scalar
+    exactly: int = 1
+
+    def check(self, database: Database) -> None:
+        """Refuse a rule that names what is not there."""
+        table = database[self.table]
+        if self.per not in table.key:
+            raise PlanError(f"{self}: {self.table!r} has no foreign key {self.per!r}: {nearest(self.per, table.key)}")
+        _require_data_columns(self, (self.column,), database)
+        if self.exactly < 1:
+            raise PlanError(f"{self}: exactly must be at least 1; leave a value out of the domain that no row has")
+
+    def __str__(self) -> str:
+        return f"the rule {self.column} = {self.value!r} exactly {self.exactly} times per {self.per} of {self.table!r}"
+
+
 def _require_data_columns(rule: Constraint, columns: Sequence[str], database: Database) -> None:
     """Refuse columns that are not there, or that are keys."""
     table = database[rule.table]
@@ -148,12 +171,13 @@ def _require_data_columns(rule: Constraint, columns: Sequence[str], database: Da
             raise PlanError(f"{rule}: {table.name}.{column} is a key; rules are for data")
 
 
-Constraint = Ordered | Determined | Allowed
+Constraint = Ordered | Determined | Allowed | Exactly
 
 
 def constraint_from_dict(data: Mapping[str, Any], decimals: Collection[tuple[str, str]] = ()) -> Constraint:
     """Read a rule as a plan writes it; values of ``decimals``, as (table, column), are written as text."""
-    kind: type[Constraint] = Allowed if "allowed" in data else Determined if "dependent" in data else Ordered
+    kinds: dict[str, type[Constraint]] = {"allowed": Allowed, "dependent": Determined, "per": Exactly}
+    kind = next((k for name, k in kinds.items() if name in data), Ordered)
     known = [f.name for f in fields(kind)]
     for name in data:
         if name not in known:
@@ -162,7 +186,9 @@ def constraint_from_dict(data: Mapping[str, Any], decimals: Collection[tuple[str
     for name in lists:
         require_kind(f"{name} of a constraint", data[name], "list")
     for name, value in data.items():
-        if name != "allowed":
+        if name == "exactly":
+            require_kind("exactly of a constraint", value, "whole")
+        elif name not in ("allowed", "value"):
             for part in value if name in lists else [value]:
                 require_kind(f"{name} of a constraint", part, "text")
     need = [f.name for f in fields(kind) if f.default is MISSING]
@@ -172,6 +198,8 @@ def constraint_from_dict(data: Mapping[str, Any], decimals: Collection[tuple[str
     if kind is Allowed:
         exact = [(data["table"], column) in decimals for column in given["columns"]]
         given["allowed"] = _combinations(data["allowed"], exact)
+    if kind is Exactly:
+        given["value"] = _read(data["value"], (data["table"], data["column"]) in decimals)
     return kind(**given)
 
 
@@ -204,6 +232,8 @@ def constraint_to_dict(constraint: Constraint) -> dict[str, Any]:
     made = {f.name: getattr(constraint, f.name) for f in fields(constraint)}
     if isinstance(constraint, Allowed) and not isinstance(constraint.allowed, str):
         made["allowed"] = [[_write(v) for v in values] for values in constraint.allowed]
+    if isinstance(constraint, Exactly):
+        made["value"] = _write(constraint.value)
     return {k: list(v) if isinstance(v, tuple) else v for k, v in made.items() if v is not None and v != ()}
 
 
@@ -232,12 +262,17 @@ def check_together(rules: Sequence[Constraint]) -> None:
         raise PlanError("a constraint is declared twice")
     decided: dict[tuple[str, str], Determined] = {}
     for own in settling_order(rules):
-        other = decided.setdefault((own.table, own.dependent), own)
-        if other != own:
-            raise PlanError(f"{own} and {other} both decide {own.dependent!r}; drop one of them")
+        first = decided.setdefault((own.table, own.dependent), own)
+        if first != own:
+            raise PlanError(f"{own} and {first} both decide {own.dependent!r}; drop one of them")
         decided |= {(own.table, c): own for c in own.columns if (own.table, c) not in decided}
     held: dict[tuple[str, str], Constraint] = dict(decided)
     held |= {(r.table, c): r for r in rules if isinstance(r, Allowed) for c in r.columns}
+    for rule in rules:
+        if isinstance(rule, Exactly):
+            other = held.setdefault((rule.table, rule.column), rule)
+            if other != rule:
+                raise PlanError(f"{rule} and {other} both decide {rule.column!r}; drop one of them")
     for rule in rules:
         if isinstance(rule, Ordered):
             for column in (rule.upper, *([rule.lower] if rule.key is None else [])):

@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpweave.arrays import running_number
+from dpweave.plan.rules import Allowed, Exactly
+from dpweave.schema.domain import Categories
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
     from dpweave.arrays import IntArray
-    from dpweave.plan.rules import Allowed
+    from dpweave.schema.database import Database
     from dpweave.weaving.state import WeavingState
 
 Mask = np.ndarray[Any, Any]
@@ -160,3 +164,53 @@ def _one_of_each(links: IntArray, degrees: IntArray, least: int) -> IntArray:
     rich = np.flatnonzero((links >= 0) & (degrees[links] > least))
     owner, first = np.unique(links[rich], return_index=True)
     return rich[first][np.argsort(-degrees[owner], kind="stable")]
+
+
+def off_count(
+    rule: Exactly, tables: Mapping[str, pa.Table], links: Mapping[tuple[str, str], IntArray], database: Database
+) -> int:
+    """Count targets that a value leads to more or less often than it should."""
+    has = np.array([v == rule.value for v in tables[rule.table][rule.column].to_pylist()], dtype=bool)
+    to, owners = links[rule.table, rule.per], tables[database[rule.table].key[rule.per].target].num_rows
+    return int((np.bincount(to[has & (to >= 0)], minlength=owners) != rule.exactly).sum())
+
+
+def keep_counts(state: WeavingState) -> dict[str, int]:
+    """Let each target have its value exactly as often as declared; returns how many rows changed, by rule.
+
+    A row too many with the value changes places with one of a target that lacks it, so that rows stay as they are.
+    What is left over takes the value, or that of another row.
+    """
+    changed = {}
+    for rule in (r for r in state.plan.constraints if isinstance(r, Exactly)):
+        target = state.plan.database[rule.table].key[rule.per].target
+        if target in state.ready or rule.table in state.ready:
+            continue
+        domain = state.plan.table[rule.table].column[rule.column].domain
+        assert isinstance(domain, Categories)
+        codes, links = state.codes[rule.table][rule.column], state.links[rule.table, rule.per]
+        code = domain.values.index(rule.value)
+        many, lacking = off_rows(codes == code, links, state.rows[target], rule.exactly)
+        rng = state.rng("exactly", rule.table, rule.per, rule.column)
+        many, lacking = rng.permutation(many), rng.permutation(lacking)
+        swapped = min(len(many), len(lacking)) if _may_move(state, rule.table, rule.per) else 0
+        changed[str(rule)] = len(many) + len(lacking)
+        links, codes = links.copy(), codes.copy()
+        links[many[:swapped]], links[lacking[:swapped]] = links[lacking[:swapped]], links[many[:swapped]]
+        others = rng.permutation(codes[codes != code])
+        codes[lacking[swapped:]] = code
+        codes[many[swapped:]] = np.resize(others, len(many) - swapped) if len(others) else int(code == 0)
+        state.links[rule.table, rule.per], state.codes[rule.table][rule.column] = links, codes
+    return changed
+
+
+def off_rows(has: Mask, links: IntArray, owners: int, exactly: int) -> tuple[IntArray, IntArray]:
+    """Rows that have a value too often for their owner, and rows that could have it where it comes too seldom.
+
+    >>> off_rows(np.array([True, True, False, False, False]), np.array([0, 0, 1, 1, -1]), 2, 1)
+    (array([1]), array([2]))
+    """
+    with_, without = (np.flatnonzero((links >= 0) & mask) for mask in (has, ~has))
+    short = exactly - np.bincount(links[with_], minlength=owners)
+    many = with_[running_number(links[with_]) >= exactly]
+    return many, without[running_number(links[without]) < short[links[without]]]
