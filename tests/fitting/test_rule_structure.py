@@ -195,3 +195,22 @@ def test_rows_made_elsewhere_must_keep_combinations(tmp_path) -> None:
     kept = given_rows[given_rows.pays == "monthly"]
     model = dw.fit(source, plan, epsilon=1.0, delta=1e-6, external={"account": kept}, insecure_seed=0)
     assert set(model.sample().to_pandas()["account"].pays) == {"monthly"}
+
+
+def test_columns_of_one_value_leave_a_share_for_the_model() -> None:
+    """A constant determines, and is determined: nothing is learned about it, and the fit has a budget."""
+    rows = pd.DataFrame({"id": np.arange(300), "one": "x", "kind": np.tile(["a", "b", "b"], 100), "same": "y"})
+    table = TablePlan(
+        "t",
+        (
+            column("id", None, "integer"),
+            column("one", Categories(("x",))),
+            column("kind", Categories(("a", "b"))),
+            column("same", Categories(("y",))),
+        ),
+        ("id",),
+    )
+    for rules in ((Determined("t", ("one",), "kind"),), (Determined("t", ("kind",), "same"),)):
+        plan = Plan((table,), protect=("t",), constraints=rules)
+        made = dw.fit({"t": rows}, plan, epsilon=5.0, delta=1e-6, insecure_seed=0).sample().to_pandas()["t"]
+        assert (made.groupby(list(rules[0].columns))[rules[0].dependent].nunique() == 1).all()

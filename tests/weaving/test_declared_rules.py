@@ -16,7 +16,7 @@ from dpweave.errors import PlanError
 from dpweave.model.coded_database import encode
 from dpweave.plan.entries import ColumnPlan, KeyPlan, TablePlan
 from dpweave.plan.plan import Plan
-from dpweave.plan.rules import Allowed, Exactly
+from dpweave.plan.rules import Allowed, Equal, Exactly
 from dpweave.report.integrity import check
 from dpweave.schema.database import Column, ForeignKey, Type
 from dpweave.schema.domain import Categories
@@ -218,3 +218,83 @@ def test_rows_that_are_off_make_up_the_difference(rows: list[tuple[int, bool]], 
     has[many], has[lacking] = False, True
     counts, degrees = (np.bincount(links[m & (links >= 0)], minlength=6) for m in (has, links >= 0))
     assert (counts == np.minimum(degrees, exactly)).all()
+
+
+def land_plan(*rules: Equal) -> Plan:
+    """Clients live in districts, accounts belong to clients and lie in districts; districts are public."""
+
+    def column(name: str, *, nullable: bool = False) -> ColumnPlan:
+        return ColumnPlan(Column(name, Type("integer"), nullable=nullable), None)
+
+    def key(name: str, target: str, role: str) -> KeyPlan:
+        return KeyPlan(ForeignKey((name,), target, ("id",)), role, 4 if role == "owning" else None)  # type: ignore[arg-type]
+
+    kind = ColumnPlan(Column("kind", Type("text"), nullable=False), Categories(("a", "b", "c")))
+    lives, lies = key("district", "districts", "attribute"), key("district", "districts", "attribute")
+    return Plan(
+        (
+            TablePlan("districts", (column("id"), kind), ("id",)),
+            TablePlan("clients", (column("id"), column("district", nullable=True), kind), ("id",), keys=(lives,)),
+            TablePlan(
+                "accounts",
+                (column("id"), column("client"), column("district"), column("branch", nullable=True), kind),
+                ("id",),
+                keys=(key("client", "clients", "owning"), lies, key("branch", "districts", "attribute")),
+            ),
+        ),
+        protect=("clients",),
+        public=("districts",),
+        constraints=rules,
+    )
+
+
+SAME = Equal("accounts", ("district", "client.district"))
+
+
+def test_a_key_leads_where_another_path_leads() -> None:
+    plan = land_plan(SAME)
+    assert Plan.from_toml(plan.to_toml()) == plan
+    rng = np.random.default_rng(0)
+    home = rng.integers(0, 20, 200)
+    owner = np.repeat(np.arange(200), 2)
+    kinds = {n: rng.choice(["a", "b", "c"], n) for n in (20, 200, 400)}
+    source = {
+        "districts": pd.DataFrame({"id": np.arange(20), "kind": kinds[20]}),
+        "clients": pd.DataFrame({"id": np.arange(200), "district": home, "kind": kinds[200]}),
+        "accounts": pd.DataFrame(
+            {"id": np.arange(400), "client": owner, "district": home[owner], "branch": home[owner], "kind": kinds[400]}
+        ),
+    }
+    source["clients"].loc[:20, "district"] = None
+    shares = []
+    for p in (land_plan(), plan):
+        made = dw.fit(source, p, epsilon=3.0, delta=1e-6, insecure_seed=0).sample(seed=0)
+        tables = made.to_pandas()
+        both = tables["accounts"].merge(tables["clients"], left_on="client", right_on="id", suffixes=("", "_of"))
+        known = both[both.district_of.notna()]
+        shares.append(float((known.district == known.district_of).mean()))
+        checks = check(plan, dict(made), encode(plan, dict(made)), public={})
+        (said,) = [c for c in checks if c.where == str(SAME)]
+        assert said.passed == (shares[-1] == 1.0)
+    assert shares[0] < 1.0
+    assert shares[1] == 1.0
+    assert made.repairs[str(SAME)] > 0
+    assert len(both) > len(known) > 100
+
+
+@pytest.mark.parametrize(
+    ("rules", "says"),
+    [
+        ((replace(SAME, equal=("district",)),), "needs two paths"),
+        ((replace(SAME, equal=("distric", "client.district")),), "did you mean 'district'"),
+        ((replace(SAME, equal=("district", "client.home")),), "'clients' has no foreign key 'home'"),
+        ((replace(SAME, equal=("district", "client")),), "one path leads to 'districts' and the other to 'clients'"),
+        ((replace(SAME, equal=("district", "district")),), "must begin with another key"),
+        ((replace(SAME, equal=("client", "client")),), "must begin with another key"),
+        ((SAME, replace(SAME, equal=("district", "branch"))), "both decide 'district'"),
+        ((replace(SAME, equal=("branch", "district")), SAME), "follow each other"),
+    ],
+)
+def test_paths_that_cannot_be_followed_are_refused(rules: tuple[Equal, ...], says: str) -> None:
+    with pytest.raises(PlanError, match=says):
+        land_plan(*rules)

@@ -85,8 +85,8 @@ def with_dependencies(
         if rule.table != name or not is_modelled(plan, rule):
             continue
         cells = math.prod(window.shape[c] for c in clique)
-        if cells > structure.max_cells:
-            continue
+        if cells > structure.max_cells or window.shape[rule.dependent] in (1, cells):
+            continue  # too much to count, or nothing to learn; so that some column keeps its share
         # Shares that make the sum of the noise of all cells least, as in Session.shares.
         weights = [n ** (2 / 3) for n in (cells, window.shape[rule.dependent])]
         noisy, single = window.measure([clique, (rule.dependent,)], rho=purse.take(each), weights=weights)

@@ -33,8 +33,8 @@ from dpweave.plan.entries import (
     table_from_dict,
     workload_from_dict,
 )
-from dpweave.plan.rule_checks import require_listed, require_possible_counts
-from dpweave.plan.rules import Allowed, Exactly, check_together, constraint_from_dict
+from dpweave.plan.rule_checks import require_free_key, require_listed, require_possible_counts
+from dpweave.plan.rules import Allowed, Equal, Exactly, check_together, constraint_from_dict
 from dpweave.plan.value_kinds import require_kinds, require_plain
 from dpweave.plan.workloads import joined
 from dpweave.schema.database import Database, Type
@@ -128,6 +128,8 @@ class Plan(DeclaredPlan):
                 require_listed(self, constraint)
             if isinstance(constraint, Exactly):
                 require_possible_counts(self, constraint)
+            if isinstance(constraint, Equal):
+                require_free_key(self, constraint)
         check_together(self.constraints)
         _ = self.promise
         _ = joined(self)

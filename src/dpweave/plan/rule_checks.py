@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from dpweave.errors import PlanError
-from dpweave.plan.rules import Allowed, Determined, Exactly, Ordered
+from dpweave.plan.rules import Allowed, Determined, Equal, Exactly, Ordered
 from dpweave.schema.domain import MAX_CELLS, Bins, Categories, require_fitting, size, to_axis
 
 if TYPE_CHECKING:
@@ -91,6 +91,27 @@ def require_possible_counts(plan: DeclaredPlan, rule: Exactly) -> None:
             f"{rule}: every target must have that many rows; let {rule.per!r} be the owning key and say"
             f" min_degree = {rule.exactly} there"
         )
+
+
+def require_free_key(plan: DeclaredPlan, rule: Equal) -> None:
+    """Refuse a rule whose key cannot simply follow: others hold it, or what it follows would follow it."""
+    table = plan.table[rule.table]
+    key = table.key[rule.key]
+    taken = [k for k in table.keys if k is not key and {*k.key.columns} & {*key.key.columns}]
+    unique = [u for u in (table.primary_key, *table.unique) if {*u} & {*key.key.columns}]
+    if key.role != "attribute" or taken or unique:
+        raise PlanError(
+            f"{rule}: {rule.key!r} must lead to a public table and share no column with another key or a unique one;"
+            " name the paths the other way round, or drop the rule"
+        )
+    here = rule.table
+    followers = {(r.table, r.key): r for r in plan.constraints if isinstance(r, Equal)}
+    if followers[here, rule.key] != rule:
+        raise PlanError(f"{rule} and {followers[here, rule.key]} both decide {rule.key!r}; drop one of them")
+    for step in rule.path:
+        if (here, step) in followers:
+            raise PlanError(f"{rule} and {followers[here, step]} follow each other; drop one of them")
+        here = plan.table[here].key[step].key.target
 
 
 def codes_of(

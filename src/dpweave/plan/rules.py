@@ -161,6 +161,46 @@ class Exactly:
         return f"the rule {self.column} = {self.value!r} exactly {self.exactly} times per {self.per} of {self.table!r}"
 
 
+@dataclass(frozen=True)
+class Equal:
+    """Rows of ``table`` that lead somewhere by both paths lead to the same row (the district of an account is its
+    client's). Paths are foreign keys joined by dots; the first is one key, which follows the second.
+    """
+
+    table: str
+    equal: tuple[str, ...]
+
+    @property
+    def key(self) -> str:
+        """The key that follows."""
+        return self.equal[0]
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The keys that lead."""
+        return tuple(self.equal[1].split("."))
+
+    def check(self, database: Database) -> None:
+        """Refuse paths that are not there, or that lead to different tables."""
+        if len(self.equal) != 2:
+            raise PlanError(f"{self} needs two paths, such as equal = ['district', 'client.district']")
+        ends = []
+        for path in ((self.key,), self.path):
+            here = database[self.table]
+            for step in path:
+                if step not in here.key:
+                    raise PlanError(f"{self}: {here.name!r} has no foreign key {step!r}: {nearest(step, here.key)}")
+                here = database[here.key[step].target]
+            ends.append(here.name)
+        if ends[0] != ends[1]:
+            raise PlanError(f"{self}: one path leads to {ends[0]!r} and the other to {ends[1]!r}")
+        if self.path[0] == self.key:
+            raise PlanError(f"{self}: the second path must begin with another key")
+
+    def __str__(self) -> str:
+        return f"the rule {' = '.join(self.equal)} of {self.table!r}"
+
+
 def _require_data_columns(rule: Constraint, columns: Sequence[str], database: Database) -> None:
     """Refuse columns that are not there, or that are keys."""
     table = database[rule.table]
@@ -171,18 +211,18 @@ def _require_data_columns(rule: Constraint, columns: Sequence[str], database: Da
             raise PlanError(f"{rule}: {table.name}.{column} is a key; rules are for data")
 
 
-Constraint = Ordered | Determined | Allowed | Exactly
+Constraint = Ordered | Determined | Allowed | Exactly | Equal
 
 
 def constraint_from_dict(data: Mapping[str, Any], decimals: Collection[tuple[str, str]] = ()) -> Constraint:
     """Read a rule as a plan writes it; values of ``decimals``, as (table, column), are written as text."""
-    kinds: dict[str, type[Constraint]] = {"allowed": Allowed, "dependent": Determined, "per": Exactly}
+    kinds: dict[str, type[Constraint]] = {"allowed": Allowed, "dependent": Determined, "per": Exactly, "equal": Equal}
     kind = next((k for name, k in kinds.items() if name in data), Ordered)
     known = [f.name for f in fields(kind)]
     for name in data:
         if name not in known:
             raise PlanError(f"a constraint has an unknown key {name!r}: {nearest(name, known)}")
-    lists = [name for name in data if name in ("columns", "allowed_columns")]
+    lists = [name for name in data if name in ("columns", "allowed_columns", "equal")]
     for name in lists:
         require_kind(f"{name} of a constraint", data[name], "list")
     for name, value in data.items():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpweave.arrays import running_number
-from dpweave.plan.rules import Allowed, Exactly
+from dpweave.plan.rules import Allowed, Equal, Exactly
 from dpweave.schema.domain import Categories
 
 if TYPE_CHECKING:
@@ -214,3 +214,23 @@ def off_rows(has: Mask, links: IntArray, owners: int, exactly: int) -> tuple[Int
     short = exactly - np.bincount(links[with_], minlength=owners)
     many = with_[running_number(links[with_]) >= exactly]
     return many, without[running_number(links[without]) < short[links[without]]]
+
+
+def elsewhere(rule: Equal, links: Mapping[tuple[str, str], IntArray], database: Database) -> tuple[Mask, IntArray]:
+    """Which rows lead to two different rows by the two paths, and where each row leads by the second."""
+    own, here = links[rule.table, rule.key], rule.table
+    at = np.arange(len(own))
+    for step in rule.path:
+        at = np.where(at >= 0, np.append(links[here, step], -1)[at], -1)
+        here = database[here].key[step].target
+    return (own >= 0) & (at >= 0) & (own != at), at
+
+
+def keep_equal(state: WeavingState) -> dict[str, int]:
+    """Let keys follow the path that the plan says they follow; returns how many rows changed, by rule."""
+    changed = {}
+    for rule in (r for r in state.plan.constraints if isinstance(r, Equal) and r.table not in state.ready):
+        wrong, at = elsewhere(rule, state.links, state.plan.database)
+        state.links[rule.table, rule.key] = np.where(wrong, at, state.links[rule.table, rule.key])
+        changed[str(rule)] = int(wrong.sum())
+    return changed

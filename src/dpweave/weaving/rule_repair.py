@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpweave.plan.rules import Allowed, Constraint, Determined, Exactly, Ordered, settling_order
-from dpweave.weaving.declared_rules import breaking, mend, off_count
+from dpweave.plan.rules import Allowed, Constraint, Determined, Equal, Exactly, Ordered, settling_order
+from dpweave.weaving.declared_rules import breaking, elsewhere, mend, off_count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ def obey(
     this ends, since no value passes the largest one there was. ``settled`` holds, by rule, what dependent values of
     earlier rows are; rows that are new follow it and add to it.
     """
-    rules = [r for r in rules if not isinstance(r, Exactly)]  # kept while rows were wired
+    rules = [r for r in rules if not isinstance(r, Exactly | Equal)]  # kept while rows were wired
     changed = dict.fromkeys(map(str, rules), 0)
     ordered = [r for r in rules if isinstance(r, Ordered)]
     allowed = [r for r in rules if isinstance(r, Allowed)]
@@ -67,6 +67,8 @@ def broken(
     """Count the rows that break a rule, or the owners whose rows do; nothing is changed."""
     if isinstance(rule, Allowed):
         return int(breaking(rule, tables).sum())
+    if isinstance(rule, Equal):
+        return int(elsewhere(rule, links, database)[0].sum())
     if isinstance(rule, Exactly):
         return off_count(rule, tables, links, database)
     copy = dict(tables)

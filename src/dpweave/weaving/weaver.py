@@ -26,7 +26,7 @@ from dpweave.plan.relations import (
 from dpweave.schema.domain import Attribute, Bins, degree, presence
 from dpweave.tables.external import ExternalTable
 from dpweave.weaving.acyclic_keys import break_circles
-from dpweave.weaving.declared_rules import keep_counts, keep_least_degrees
+from dpweave.weaving.declared_rules import keep_counts, keep_equal, keep_least_degrees
 from dpweave.weaving.key_targets import (
     keep_numbered,
     lead_away_from_itself,
@@ -288,7 +288,7 @@ class Weaver:
                 self._cloth.keep(name, (self._cloth.links[name, key.name] >= 0) | may_be_null(self._cloth, name, key))
             separate(self._cloth, name, (self._plan.database[name].primary_key, *self._plan.database[name].unique))
             keep_numbered(self._cloth, name)
-        self.repairs |= keep_least_degrees(self._cloth) | keep_counts(self._cloth)
+        self.repairs |= keep_least_degrees(self._cloth) | keep_counts(self._cloth) | keep_equal(self._cloth)
 
     def _draw_rows(self, name: str) -> None:
         """Draw a table's rows: as many as its owners have degrees for, where degrees are known."""
