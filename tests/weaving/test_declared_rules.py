@@ -20,6 +20,7 @@ from dpweave.plan.rules import Allowed, Equal, Exactly
 from dpweave.report.integrity import check
 from dpweave.schema.database import Column, ForeignKey, Type
 from dpweave.schema.domain import Categories
+from dpweave.weaving import parts
 from dpweave.weaving.declared_rules import breaking, mend, off_rows, shared_out
 
 RULE = Allowed("t", ("a", "b"), (("x", 1), ("y", None)))
@@ -183,6 +184,20 @@ def test_a_value_comes_exactly_as_often_as_declared(numbered: bool, exactly: int
     spoilt["items"] = spoilt["items"].set_column(place, "kind", [["b"] * spoilt["items"].num_rows])
     (said,) = [c for c in check(plan, spoilt, encode(plan, spoilt), public={}) if c.where == str(rule)]
     assert said.passed == (len(tables["items"]) == exactly * len(tables["orders"]))
+
+
+def test_rules_on_owners_hold_in_a_copy_of_many_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = replace(shop_plan(numbered=True, min_degree=1), constraints=(ONE,))
+    model = dw.fit(shop(0), plan, epsilon=5.0, delta=1e-6, insecure_seed=0)
+    monkeypatch.setattr(parts, "PART_VALUES", 1500)
+    count, common = parts.divide(plan, {"customers": 700, "orders": 1200, "items": 1200, "products": 300})
+    assert count > 3
+    assert "orders" not in common
+    tables = model.sample(seed=0, scale=6.0).to_pandas()
+    chosen = tables["items"][tables["items"].kind == "b"].groupby("order").size()
+    assert len(tables["orders"]) > 800
+    assert set(chosen.index) == set(tables["orders"].id)
+    assert set(chosen) == {1}
 
 
 @pytest.mark.parametrize(
