@@ -17,13 +17,11 @@ from dpweave.budget.tasks import (
     Task,
     favoured,
     is_category,
-    is_clipped,
-    is_owned,
-    is_summed_by_unit,
     link_method,
     link_task,
     popularity_task,
 )
+from dpweave.budget.ways_of_counting import relation_way, table_way
 from dpweave.engines.opening import open_source
 from dpweave.errors import PlanError, UsageError
 from dpweave.fitting.external_rows import ExternalRows, bring
@@ -33,6 +31,7 @@ from dpweave.links.link_method import LinkModel, Refittable
 from dpweave.links.map_learner import MAP
 from dpweave.links.popularity import MOST_TARGETS, popularity, share_for
 from dpweave.links.relation_model import relation_model
+from dpweave.measure.question import Way
 from dpweave.model.model import Model, degree_counts, repetitions
 from dpweave.plan.relations import (
     Relation,
@@ -353,7 +352,7 @@ def _learn_domain(
 
     def measure(bins: Bins, share: float) -> NoisyMarginal:
         curator.set_codec(task.table, task.item, Codec(column, bins))
-        view, unit_sums = View.of_table(task.table, (task.item,)), is_centred(plan, task.table)
+        view, unit_sums = View.of_table(task.table, (task.item,)), table_way(plan, task.table) is not Way.PLAIN
         window = _window(curator, view, task.name, sizes, unit_sums=unit_sums)
         return composition(window, [task.item], rho=share)[0]
 
@@ -390,7 +389,7 @@ def _fit_tables(
     shares = {task.table: rho for task, rho in allocation.tasks.items() if task.group == "tables"}
     for name, rho in (dict.fromkeys(declared_costs(plan), 0.0) | shares).items():
         model, structure = models[name]
-        unit_sums = is_centred(plan, name) and plan.table[name].external is None
+        unit_sums = table_way(plan, name) is not Way.PLAIN
         view = View.of_table(name, model_columns(plan, name))
         window: Window = _window(curator, view, Task("tables", name).name, sizes, unit_sums=unit_sums)
         workload = _favoured(plan, Task("tables", name), tuple(window.shape))
@@ -511,7 +510,7 @@ def _learn_links(
         name = link_task(relation).name
         if name not in shares:
             return None
-        unit_sums = any(counted(blueprint.plan, relation) for counted in (is_summed_by_unit, is_clipped, is_owned))
+        unit_sums = relation_way(blueprint.plan, relation) is not Way.PLAIN
         window = _window(curator, relation.view, name, blueprint.sizes, unit_sums=unit_sums)
         if window.units is not None:
             told = longer.get(relation.table, {})

@@ -12,14 +12,13 @@ import numpy as np
 from dpweave.errors import UsageError
 from dpweave.links.degrees import whole
 from dpweave.links.row_types import RowTypes
-from dpweave.measure import clipped_counts
-from dpweave.measure.centred_counts import Centre, counts_of, is_owned
-from dpweave.measure.clipped_counts import is_clipped
+from dpweave.measure.centred_counts import Centre
 from dpweave.measure.cross_workloads import Workload, cells
-from dpweave.measure.design import Design, parts, told
+from dpweave.measure.design import Design, informs, parts
+from dpweave.measure.estimates import estimates
 from dpweave.measure.margins import Margin
-from dpweave.measure.public_row_sums import UNSURE, Counted, PublicRowSums, outer, tables
-from dpweave.privacy.window import NoisyUnitSum
+from dpweave.measure.public_row_sums import UNSURE, PublicRowSums, outer
+from dpweave.measure.question import Question
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from dpweave.arrays import FloatArray, IntArray
     from dpweave.links.degrees import Degrees
     from dpweave.links.link_method import LinkProblem
+    from dpweave.measure.estimates import Estimate
     from dpweave.privacy.window import Columns, Noisy, Units
 
 FIT_CELLS = 1 << 18
@@ -101,7 +101,7 @@ class FitInputs:
         first = {self.workload(columns): weight for columns, weight in (favoured or {}).items()}
         return Design(self.left, self.right, k=k, known=self.known, favoured=first)
 
-    def unit_sums(self, design: Design, units: Units) -> PublicRowSums:
+    def public_row_sums(self, design: Design, units: Units) -> PublicRowSums:
         """What may be counted of the public rows on the right, for the components of a design."""
         sets = dict.fromkeys(t.right for t in design.everything if t.right)
         return PublicRowSums.of(
@@ -113,12 +113,6 @@ class FitInputs:
             sets=list(sets),
             taste=UNSURE if self.left_known else None,
         )
-
-    def is_owned(self, units: Units) -> bool:
-        """Whether links lead from rows to those that own them: then what one unit's
-        rows are together is told by their own columns.
-        """
-        return self.left_known and self.right_known and units.shared.issuperset(self.right)
 
     def centre(self, columns: Columns) -> Centre | None:
         """What is known of counts over ``columns`` before rows are counted: how all rows spread over the left ones."""
@@ -203,6 +197,36 @@ def _representatives(
 
 
 @dataclass(frozen=True)
+class Counted:
+    """Noisy counts over a workload's cells, as a fit sees them.
+
+    ``precision`` is that of each cell, 0 where a cell was not counted but follows from others. ``weight`` is the
+    precision that cells of a table with even noise would have to say as much about columns beyond fewer columns.
+    ``blur`` is the variance of noise over the right columns once fewer columns are taken out; None where noise is even,
+    and sums over right columns say something too. ``independent`` is the share of right cells that say something of
+    their own.
+    """
+
+    y: FloatArray
+    precision: FloatArray
+    weight: float
+    blur: FloatArray | None = None
+    independent: float = 1.0
+
+    @classmethod
+    def of(cls, estimate: Estimate, workload: Workload, margins: Mapping[str, Margin]) -> Counted:
+        """An estimate with its axes in the order of a workload's columns."""
+        order = [estimate.columns.index(c) for c in workload.columns]
+        y, precision = (np.transpose(x, order) for x in (estimate.counts, estimate.precision))
+        if estimate.shared is None:
+            return cls(y, precision, estimate.sigma**-2)
+        ps = [margins[c].p for c in workload.right]
+        blur, independent = estimate.shared.contrasts(ps)
+        worth, even = outer([p * (1 - p) for p in ps]), outer([1 - 2 * p + len(p) * p**2 for p in ps])
+        return cls(y, precision, float((worth * even / blur).sum() / worth.sum()), blur, independent)
+
+
+@dataclass(frozen=True)
 class Stage:
     """Row types of both sides over the measured columns, and independent wiring of them."""
 
@@ -235,21 +259,21 @@ class Stage:
 
     def components(self) -> list[Workload]:
         """Everything inside a measured clique that can vary."""
-        every = dict.fromkeys(t for s in self.tables for t in self.told(s))
+        every = dict.fromkeys(t for s in self.tables for t in self.informed_by(s))
         margin = self.scene.margin
         return [t for t in every if all(margin[c].size > 1 for c in t.columns)]
 
-    def told(self, clique: Workload) -> list[Workload]:
-        """Components that the counts of a clique tell something of."""
+    def informed_by(self, clique: Workload) -> list[Workload]:
+        """Components that the counts of a clique inform of."""
         return [t for t in parts(clique) if self.tables[clique].blur is None or t.right == clique.right]
 
     def precisions(self) -> dict[Workload, float]:
         """How precisely the counts tell a coefficient of each component, by the formula of the design."""
         out = dict.fromkeys(self.components(), 0.0)
         for s, counted in self.tables.items():
-            for t in self.told(s):
+            for t in self.informed_by(s):
                 if t in out:
-                    out[t] += counted.weight * self.links**2 * told(s, t, self.scene.margin)
+                    out[t] += counted.weight * self.links**2 * informs(s, t, self.scene.margin)
         return out
 
     def lines(self, component: Workload) -> dict[int, FloatArray]:
@@ -265,7 +289,7 @@ class Stage:
             return out
         for axis, c in enumerate(component.columns):
             count = self.scene.problem.ordered.get(c, 0)
-            if count >= _SHORTEST and not (c in self.scene.right and self._unit_sum):
+            if count >= _SHORTEST and not (c in self.scene.right and self._shares_noise):
                 p = self.scene.margin[c].p
                 found = line(p, count)
                 # The sum along scores x = found / sqrt(p) has the noise of sum x², of even values len(p).
@@ -274,11 +298,11 @@ class Stage:
         return out
 
     @cached_property
-    def _unit_sum(self) -> bool:
+    def _shares_noise(self) -> bool:
         return any(t.blur is not None for t in self.tables.values())
 
-    def heard(self, variance: Mapping[Workload, float], *, least: float) -> list[Workload]:
-        """Components of which the counts tell at least so much, in units of what is known of them before."""
+    def informed(self, variance: Mapping[Workload, float], *, least: float) -> list[Workload]:
+        """Components of which the counts say at least so much, in units of what is known of them before."""
         return [t for t, precision in self.precisions().items() if variance[t] * precision >= least]
 
     @cached_property
@@ -304,7 +328,7 @@ class Stage:
         uneven: set[Workload] = set()
         for s, counted in self.tables.items():
             beyond = counted.y - self.links * self.expected[s]
-            for t in (t for t in self.told(s) if t in wanted):
+            for t in (t for t in self.informed_by(s) if t in wanted):
                 away = tuple(i for i, c in enumerate(s.columns) if c not in t.columns)
                 times = math.prod(beyond.shape[i] for i in away)
                 weight = counted.weight / times
@@ -397,25 +421,22 @@ def _mean(several: Sequence[Counted]) -> Counted:
 
 
 def _counted(scene: FitInputs, noisy: Noisy) -> dict[Workload, Counted]:
-    columns = noisy.unit_sum.columns if isinstance(noisy, NoisyUnitSum) else noisy.columns
-    unknown = [c for c in columns if c not in scene.left and c not in scene.right]
+    looked = Question.of(noisy).looks_at
+    unknown = [c for c in looked if c not in scene.left and c not in scene.right]
     if unknown:
         raise UsageError(f"measured column {unknown[0]!r} is on neither side of the relation")
-    if is_clipped(noisy):
-        return _counted(scene, clipped_counts.counts_of(noisy, links=scene.links))
-    if isinstance(noisy, NoisyUnitSum):
-        share = scene.reached(noisy.unit_sum.reach)
-        rows = share * scene.rows_in(noisy.unit_sum.columns)
-        if is_owned(noisy, scene.left):
-            return _counted(scene, counts_of(noisy, scene.problem.shape, rows=rows))
-        found = tables(noisy, scene.right, rows)
-        return {w: _scaled(counted, share) for w, counted in found.items() if w.k}
-    workload = scene.workload(columns)
-    if not workload.k:
-        return {}
-    counts = np.transpose(noisy.counts, [columns.index(c) for c in workload.columns]).astype(np.float64)
-    share = scene.reached(workload.columns, total=counts.sum(), noise=noisy.sigma * math.sqrt(counts.size))
-    return {workload: _scaled(Counted(counts, np.full(counts.shape, noisy.sigma**-2), noisy.sigma**-2), share)}
+    share = scene.reached(looked)
+    found = {}
+    for estimate in estimates(noisy, scene.problem.shape, lambda columns: share * scene.rows_in(columns)):
+        workload = scene.workload(estimate.columns)
+        if workload.k:
+            counted, total = Counted.of(estimate, workload, scene.margin), estimate.counts.sum()
+            shown = share
+            if estimate.even:
+                noise = estimate.sigma * math.sqrt(estimate.counts.size)
+                shown = scene.reached(workload.columns, total=total, noise=noise)
+            found[workload] = _scaled(counted, shown)
+    return found
 
 
 def _scaled(counted: Counted, share: float) -> Counted:

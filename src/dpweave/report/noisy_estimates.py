@@ -16,10 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from dpweave.arrays import FloatArray, IntArray
-    from dpweave.privacy.release import Measured
+    from dpweave.measure.estimates import Estimate
 
     Margins = tuple[FloatArray, FloatArray]
 
@@ -27,58 +25,6 @@ FAR = 10.0
 """Standard deviations from which on a noisy total is as good as known."""
 STANDS_OUT = 3.0
 """Standard deviations by which a dependence must pass what noise alone gives."""
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """Noisy counts, with the error of the noisiest cell."""
-
-    counts: FloatArray
-    sigma: float
-    cover: FloatArray | None = None
-    """Covariance of the noise between cells along the last axis, where it is not the same in all of them."""
-
-    @property
-    def covariance(self) -> FloatArray:
-        """That of the cells along the last axis, in any case."""
-        return np.eye(self.counts.shape[-1]) * self.sigma**2 if self.cover is None else self.cover
-
-    @property
-    def whole_variance(self) -> float:
-        """Variance of the noise in the sum of all cells; next to none where their number of rows was known."""
-        rows = self.counts.size // self.counts.shape[-1]
-        return float(max(rows * self.covariance.sum(), 1e-9))
-
-
-def combined(parts: Sequence[Estimate]) -> Estimate | None:
-    r"""Return the estimate of least variance, :math:`\sum_i x_i \sigma_i^{-2} / \sum_i \sigma_i^{-2}`.
-
-    >>> both = combined([Estimate(np.array([0.0]), 1.0), Estimate(np.array([5.0]), 2.0)])
-    >>> both.counts.tolist(), round(both.sigma, 4)
-    ([1.0], 0.8944)
-    """
-    if not parts:
-        return None
-    weights = np.array([1 / p.sigma**2 for p in parts])
-    weights /= weights.sum()
-    counts = np.asarray(sum(w * p.counts for w, p in zip(weights, parts, strict=True)), dtype=np.float64)
-    if all(p.cover is None for p in parts):
-        return Estimate(counts, math.sqrt(sum(w**2 * p.sigma**2 for w, p in zip(weights, parts, strict=True))))
-    cover = np.asarray(sum(w**2 * p.covariance for w, p in zip(weights, parts, strict=True)))
-    return Estimate(counts, math.sqrt(float(cover.diagonal().max())), cover)
-
-
-def summed(measured: Measured, columns: Sequence[str], *, cover: FloatArray | None = None) -> Estimate:
-    """Add a marginal up over all but ``columns``, which become the axes in their order;
-    ``cover`` is of the last one.
-    """
-    have = measured.marginal.columns
-    rest = tuple(i for i, name in enumerate(have) if name not in columns)
-    left = [name for name in have if name in columns]
-    cells = math.prod(measured.marginal.counts.shape[i] for i in rest)
-    counts = measured.marginal.counts.astype(np.float64).sum(axis=rest)
-    turned = counts.transpose([left.index(c) for c in columns])
-    return Estimate(turned, measured.marginal.sigma * math.sqrt(cells), None if cover is None else cells * cover)
 
 
 @dataclass(frozen=True)
