@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dpweave.arrays import FloatArray, IntArray
     from dpweave.links.degrees import Degrees
     from dpweave.links.link_method import LinkProblem
-    from dpweave.measure.estimates import Estimate
+    from dpweave.measure.estimates import Estimate, SharedNoise
     from dpweave.privacy.window import Columns, Noisy, Units
 
 FIT_CELLS = 1 << 18
@@ -212,6 +212,8 @@ class Counted:
     weight: float
     blur: FloatArray | None = None
     independent: float = 1.0
+    shared: tuple[tuple[float, SharedNoise], ...] = ()
+    """Where noise is not even, its parts, each with the factor of its variance."""
 
     @classmethod
     def of(cls, estimate: Estimate, workload: Workload, margins: Mapping[str, Margin]) -> Counted:
@@ -223,7 +225,8 @@ class Counted:
         ps = [margins[c].p for c in workload.right]
         blur, independent = estimate.shared.contrasts(ps)
         worth, even = outer([p * (1 - p) for p in ps]), outer([1 - 2 * p + len(p) * p**2 for p in ps])
-        return cls(y, precision, float((worth * even / blur).sum() / worth.sum()), blur, independent)
+        weight = float((worth * even / blur).sum() / worth.sum())
+        return cls(y, precision, weight, blur, independent, ((1.0, estimate.shared),))
 
 
 @dataclass(frozen=True)
@@ -325,7 +328,6 @@ class Stage:
         variances: dict[Workload, FloatArray] = dict.fromkeys(wanted, np.zeros(()))
         weights: dict[Workload, float] = dict.fromkeys(wanted, 0.0)
         freedom: dict[Workload, float] = dict.fromkeys(wanted, 0.0)
-        uneven: set[Workload] = set()
         for s, counted in self.tables.items():
             beyond = counted.y - self.links * self.expected[s]
             for t in (t for t in self.informed_by(s) if t in wanted):
@@ -336,13 +338,11 @@ class Stage:
                 variances[t] = variances[t] + weight**2 * times * self._blur(counted, t)
                 weights[t] += weight
                 freedom[t] += weight * self._freedom(counted, t)
-                uneven |= set() if counted.blur is None else {t}
         for t, total in sums.items():
             table = total / weights[t]
             for axis, c in enumerate(t.columns):
                 table = table - along(self.scene.margin[c].p, axis, table.ndim) * table.sum(axis=axis, keepdims=True)
-            variance, even = variances[t] / weights[t] ** 2, None if t in uneven else 1 / weights[t]
-            yield Residual(t, table, variance, freedom[t] / weights[t], even)
+            yield Residual(t, table, variances[t] / weights[t] ** 2, freedom[t] / weights[t])
 
     def _blur(self, counted: Counted, component: Workload) -> FloatArray:
         """Variance of a table's noise, centred along every axis of ``component``."""
@@ -363,15 +363,13 @@ class Stage:
 class Residual:
     """Counts of a component beyond independent wiring and lower orders, with the variance of their noise cell by cell.
 
-    ``freedom`` is the share of cells that tell something of their own. ``even`` is the
-    variance of a cell before centring, where it is the same for all.
+    ``freedom`` is the share of cells that say something of their own.
     """
 
     component: Workload
     table: FloatArray
     variance: FloatArray
     freedom: float
-    even: float | None
 
 
 def line(p: FloatArray, count: int) -> FloatArray:
@@ -417,7 +415,9 @@ def _mean(several: Sequence[Counted]) -> Counted:
     noise = sum(part**2 / np.where(counted, c.precision, 1.0) for part, c in parts_)
     blurs = [part**2 * c.blur for part, c in parts_ if c.blur is not None]
     blur = np.asarray(sum(blurs)) if len(blurs) == len(several) else None
-    return Counted(y, np.where(counted, 1 / noise, 0.0), weight, blur, min(c.independent for c in several))
+    shared = tuple((part**2 * f, x) for part, c in parts_ for f, x in c.shared) if blur is not None else ()
+    independent = min(c.independent for c in several)
+    return Counted(y, np.where(counted, 1 / noise, 0.0), weight, blur, independent, shared)
 
 
 def _counted(scene: FitInputs, noisy: Noisy) -> dict[Workload, Counted]:
@@ -450,6 +450,7 @@ def _scaled(counted: Counted, share: float) -> Counted:
         precision=counted.precision * share**2,
         weight=counted.weight * share**2,
         blur=blur,
+        shared=tuple((f / share**2, x) for f, x in counted.shared),
     )
 
 

@@ -7,6 +7,7 @@ Lives here:
   - ``question``: one question, which knows its noise and asks itself. ``estimates``: what its answer says.
   - ``centred_counts``, ``clipped_counts``, ``public_row_sums``: how to put questions about rows of units with little
     noise.
+  - ``dependence``: whether columns go together beyond chance.
   - ``purse``: what a client may still spend.
 
 Does not live here: exact counts and noise (``privacy``), and the plan.

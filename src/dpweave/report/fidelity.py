@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpweave.budget.tasks import Task, link_method, link_task
+from dpweave.measure.dependence import threshold
 from dpweave.measure.estimates import Estimate, combined, estimates
 from dpweave.measure.question import Question
 from dpweave.model.coded_database import CodedDatabase, bucketed, encode, labels
@@ -217,7 +218,8 @@ def _relation(model: Model, coded: CodedDatabase, table: str, key: str, relation
     planned = plan.table[table].key[key]
     links = coded.links[table, key]
     measured = [] if relation is None else _link_measurements(model, coded, relation)
-    pairs = [] if relation is None else sorted(_pairs(model, coded, relation, measured), key=lambda p: -p.evidence)
+    judged = {} if relation is None else _judged(model, relation)
+    pairs = [] if relation is None else list(_pairs(model, coded, relation, measured, judged))
     elsewhere = relation is not None and relation.joint == key
     return RelationView(
         table,
@@ -230,10 +232,10 @@ def _relation(model: Model, coded: CodedDatabase, table: str, key: str, relation
         float((links >= 0).mean()) if len(links) else 0.0,
         model.linked.get((table, key)),
         _degrees(model, coded, table, key),
-        "random" if not measured else "learned" if any(p.stands_out for p in pairs) else "weak",
+        "random" if not measured else "learned" if any(out for _, out in judged.values()) else "weak",
         relation.key if relation is not None and elsewhere else None,
         () if relation is None or elsewhere else tuple(_seen(model, coded, relation, measured)),
-        () if elsewhere else tuple(pairs),
+        () if elsewhere else tuple(sorted(pairs, key=lambda p: -p.evidence)),
     )
 
 
@@ -334,7 +336,24 @@ def _seen(
         )
 
 
-def _pairs(model: Model, coded: CodedDatabase, relation: Relation, measured: Sequence[Estimate]) -> Iterable[Pair]:
+def _judged(model: Model, relation: Relation) -> dict[frozenset[str], tuple[float, bool]]:
+    """What the certificate says of each set of columns across a relation: its score, and whether it stands out.
+
+    Certificates of earlier versions have scores alone.
+    """
+    name = f"{relation.table}.{relation.key}"
+    found = next((e["components"] for e in model.certificate.evidence if e["relation"] == name), ())
+    least = threshold(len(found))
+    return {frozenset(c["columns"]): (c["score"], c.get("stands_out", c["score"] >= least)) for c in found}
+
+
+def _pairs(
+    model: Model,
+    coded: CodedDatabase,
+    relation: Relation,
+    measured: Sequence[Estimate],
+    judged: Mapping[frozenset[str], tuple[float, bool]],
+) -> Iterable[Pair]:
     """Every pair of columns across the relation that some measured clique holds."""
     sides = dict(relation.left), dict(relation.right)
     found: dict[tuple[str, str], list[Estimate]] = {}
@@ -354,7 +373,9 @@ def _pairs(model: Model, coded: CodedDatabase, relation: Relation, measured: Seq
         joint = np.bincount(a * shape[1] + b, minlength=shape[0] * shape[1]).reshape(shape)
         words = [labels(codec.column, codec.domain) for codec in codecs]
         titles = [_title(model, relation.table, x) for x in attributes]
-        yield Pair(titles[0], titles[1], words[0], words[1], estimate, joint.astype(np.float64))
+        score, stands_out = judged.get(frozenset((left, right)), (0.0, False))
+        copy = joint.astype(np.float64)
+        yield Pair(titles[0], titles[1], words[0], words[1], estimate, copy, score, stands_out)
 
 
 def _title(model: Model, base: str, attribute: Attribute) -> str:

@@ -1,10 +1,4 @@
-r"""Noisy counts as the report reads them: combined, added up, with their error, next to the copy.
-
-Several noisy counts of the same cells are combined by weights :math:`1/\sigma_i^2`; a marginal that is summed over c
-further cells carries noise of scale :math:`\sigma\sqrt{c}`. Noises of different measurements are independent. So are
-those of the cells of one, but for unit sums, where the commonest value of a column is what the others leave: there
-noise differs from value to value and is shared by them.
-"""
+"""Noisy counts next to the copy, with their error. What they say is read by :mod:`dpweave.measure.estimates`."""
 
 from __future__ import annotations
 
@@ -15,16 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpweave.measure.dependence import FAR
+
 if TYPE_CHECKING:
     from dpweave.arrays import FloatArray, IntArray
     from dpweave.measure.estimates import Estimate
 
     Margins = tuple[FloatArray, FloatArray]
-
-FAR = 10.0
-"""Standard deviations from which on a noisy total is as good as known."""
-STANDS_OUT = 3.0
-"""Standard deviations by which a dependence must pass what noise alone gives."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +110,10 @@ class Pair:
     right_labels: tuple[str, ...]
     measured: Estimate
     synthetic: FloatArray
+    evidence: float = 0.0
+    """Standard deviations by which the measured dependence passes what noise alone gives, as the certificate has it."""
+    stands_out: bool = False
+    """Whether the certificate says that the noisy counts show a dependence at all."""
 
     @cached_property
     def margins(self) -> Margins:
@@ -140,16 +135,6 @@ class Pair:
     def noise(self) -> float:
         """One standard deviation of a measured share of links."""
         return self.measured.sigma / max(float(self.measured.counts.sum()), 1.0)
-
-    @cached_property
-    def evidence(self) -> float:
-        """Standard deviations by which the measured dependence passes what noise alone would give."""
-        return evidence(self.measured, self.margins)
-
-    @property
-    def stands_out(self) -> bool:
-        """Whether the noisy counts show a dependence at all."""
-        return self.evidence > STANDS_OUT
 
     @property
     def kept(self) -> float:
@@ -197,20 +182,6 @@ def noise_moments(measured: Estimate, of: Margins) -> tuple[float, float]:
         mean *= float(np.trace(gram))
         variance *= float((gram * gram).sum())
     return mean, math.sqrt(variance)
-
-
-def evidence(measured: Estimate, of: Margins) -> float:
-    r"""How far the measured dependence lies above what noise alone gives, in standard deviations of a normal.
-
-    The sum of squares with mean m and variance v is taken for m/ν times a chi-squared variable
-    with ν = 2m²/v degrees of freedom, and its cube root for normal (Wilson and Hilferty).
-    """
-    if min(measured.counts.shape) < 2 or measured.counts.sum() <= 0:
-        return 0.0
-    mean, spread = noise_moments(measured, of)
-    ratio = float((excess(measured.counts, of) ** 2).sum() / mean)
-    width = (spread / mean) ** 2 / 9
-    return (math.cbrt(ratio) - (1 - width)) / math.sqrt(width)
 
 
 def _centring(share: FloatArray) -> FloatArray:
