@@ -84,7 +84,7 @@ class FitInputs:
         )
 
     def known(self, component: Workload) -> bool:
-        """Whether a component is told by the tables."""
+        """Whether the tables show a component already."""
         return (self.left_known and not component.right) or (self.right_known and not component.left)
 
     @property
@@ -271,7 +271,7 @@ class Stage:
         return [t for t in parts(clique) if self.tables[clique].blur is None or t.right == clique.right]
 
     def precisions(self) -> dict[Workload, float]:
-        """How precisely the counts tell a coefficient of each component, by the formula of the design."""
+        """How precisely the counts show a coefficient of each component, by the formula of the design."""
         out = dict.fromkeys(self.components(), 0.0)
         for s, counted in self.tables.items():
             for t in self.informed_by(s):

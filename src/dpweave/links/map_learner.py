@@ -249,10 +249,10 @@ class _Coordinates:
         ]
         self._prior, self._width = [], []
         for (shape, _), group in shapes.items():
-            leans = np.array([variance[t] for t in group]).T
+            variances = np.array([variance[t] for t in group]).T
             precision = np.array([precisions[t] for t in group])
-            self._prior.append([along(np.sqrt(v), 0, len(shape) + 1) for v in leans])
-            self._width.append([along((1 + v * precision) ** -0.5, 0, len(shape) + 1) for v in leans])
+            self._prior.append([along(np.sqrt(v), 0, len(shape) + 1) for v in variances])
+            self._width.append([along((1 + v * precision) ** -0.5, 0, len(shape) + 1) for v in variances])
         self._starts = np.cumsum([0] + [w.size for w in self._where])
         self._answers = operator.mask.shape
         self.size = int(self._starts[-1])
@@ -336,8 +336,8 @@ class _Slack:
 
     def move(self, given: FloatArray, theta: FloatArray) -> FloatArray:
         """Masses of the row types under θ; they add up to one."""
-        lean = self.outside.adjoint(self.outside.stack({t: theta[b] for t, b in self.blocks.items()}))
-        mass = given * np.exp(lean - lean.max())
+        log_odds = self.outside.adjoint(self.outside.stack({t: theta[b] for t, b in self.blocks.items()}))
+        mass = given * np.exp(log_odds - log_odds.max())
         return np.asarray(mass / mass.sum())
 
     def slope(self, pull: FloatArray, out: FloatArray) -> None:
@@ -385,8 +385,8 @@ def _maximise(stage: Stage, variance: Mapping[Workload, Lean]) -> LinkFit:
 
     def objective(x: FloatArray) -> tuple[float, FloatArray]:
         z = place.whitened(x)
-        leans = place.deviations(z)
-        p, mass = spread(place.stacked(leans))
+        deviations = place.deviations(z)
+        p, mass = spread(place.stacked(deviations))
         off = stage.links * (times * operator.histogram(p) + unseen) - target
         pull = operator.laid_out(times * precision * off * stage.links)
         mean = (p * pull).sum(axis=axis, keepdims=True) / mass
@@ -395,7 +395,7 @@ def _maximise(stage: Stage, variance: Mapping[Workload, Lean]) -> LinkFit:
         slope = operator.histogram(pull)
         if slack is not None:
             slack.slope(mass * (mean - (mass * mean).sum()), slope)
-        gradient = z + place.gradient(slope, leans)
+        gradient = z + place.gradient(slope, deviations)
         return float(0.5 * (precision * off**2).sum() + 0.5 * z @ z), place.whitened(gradient)
 
     result = minimize(
@@ -405,10 +405,10 @@ def _maximise(stage: Stage, variance: Mapping[Workload, Lean]) -> LinkFit:
         method="L-BFGS-B",
         options={"maxiter": _ITERATIONS, "ftol": _ENOUGH, "maxcor": 20},
     )
-    leans = place.deviations(place.whitened(result.x))
-    answers = operator.unstack(times * operator.histogram(spread(place.stacked(leans))[0]) + unseen)
+    deviations = place.deviations(place.whitened(result.x))
+    answers = operator.unstack(times * operator.histogram(spread(place.stacked(deviations))[0]) + unseen)
     joint = {s: (answers[s] / answers[s].sum(), t.weight) for s, t in tables.items()}
-    bent = [_bent(off) for off in leans]
+    bent = [_bent(off) for off in deviations]
     theta = {t: bent[i][j] for i, group in enumerate(place.groups) for j, t in enumerate(group)}
     loose = {t: table for t, table in theta.items() if stage.scene.fixed(t)}
     firm = {t: table for t, table in theta.items() if t not in loose}

@@ -26,7 +26,7 @@ chance and taste leave, and the code of all rows, on a large scale, shows only h
 
 t being by which part of it units' own shares of a code typically differ from that of all. At first :math:`\pi` is what
 public rows suggest. A small part of the budget then counts all links, without left columns, and the others are centred
-around that (:meth:`PublicRowSums.around`). Counts themselves are had back by adding :math:`\pi_j` times the rows of
+around that (:meth:`PublicRowSums.around`). Counts themselves are found by adding :math:`\pi_j` times the rows of
 each cell (:func:`dpweave.measure.estimates.restored`).
 """
 
