@@ -33,8 +33,8 @@ def noise_error(shares: FloatArray, *, sigma: float, rows: float) -> float:
 
     >>> round(noise_error(np.full(4, 0.25), sigma=10.0, rows=1000.0), 3)
     0.014
-    >>> round(noise_error(np.full(20, 0.05), sigma=1e6, rows=1000.0), 1)
-    0.9
+    >>> round(noise_error(np.full(20, 0.05), sigma=1e6, rows=1000.0), 2)
+    0.95
     """
     if len(shares) < 2 or sigma <= 0:
         return 0.0
