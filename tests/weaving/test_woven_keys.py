@@ -19,7 +19,8 @@ from dpweave.schema.codec import Codec
 from dpweave.schema.database import Column, ForeignKey, Type
 from dpweave.schema.domain import Categories
 from dpweave.schema.placeholders import placeholders, room
-from dpweave.weaving.weaver import Blueprint, Weaver
+from dpweave.weaving.blueprint import Blueprint
+from dpweave.weaving.weaver import Weaver
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -73,8 +73,9 @@ from dpweave.tables.owned_row_counts import (
     within_owners,
 )
 from dpweave.tables.woven import seen_through_links
+from dpweave.weaving.blueprint import Blueprint
 from dpweave.weaving.state import WeavingState
-from dpweave.weaving.weaver import Blueprint, Weaver
+from dpweave.weaving.weaver import Weaver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -25,8 +25,9 @@ from dpweave.privacy.certificate import Certificate
 from dpweave.schema.domain import degree, presence, repetition
 from dpweave.tables.base import restore
 from dpweave.tables.owned_row_counts import degree_histogram
+from dpweave.weaving.blueprint import Blueprint
 from dpweave.weaving.parts import Part, Parts, SharedRows, Woven, divide
-from dpweave.weaving.weaver import Blueprint, Weaver
+from dpweave.weaving.weaver import Weaver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
