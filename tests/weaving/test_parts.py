@@ -407,7 +407,7 @@ def test_shares_add_up() -> None:
         for total in (0.0, 0.49, 1.0, 2.5, 99.6, 12345.0, -3.0):
             assert sum(p.share(total) for p in every) == max(0, round(total))
         totals = rng.integers(0, 50, 200)
-        shares = np.array([p.shares(totals, np.random.default_rng(1)) for p in every])
+        shares = np.array([p.shares(totals, p.starts(200, np.random.default_rng(1))) for p in every])
         assert (shares.sum(axis=0) == totals).all()
         assert (np.abs(shares - totals / count) < 1).all()
 

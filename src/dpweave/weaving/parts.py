@@ -50,16 +50,31 @@ class Part:
         whole = max(0, round(total))
         return whole * (self.index + 1) // self.count - whole * self.index // self.count
 
-    def shares(self, totals: IntArray, rng: np.random.Generator) -> IntArray:
-        """Share of each of many totals. With ``rng`` in the same state in every part, they add up to the totals.
+    def starts(self, rows: int, rng: np.random.Generator) -> IntArray:
+        """Draw at which part sharing begins for each of some totals: with the same ``rng`` the same in every part."""
+        return np.asarray(rng.integers(0, self.count, rows))
 
-        >>> sum(Part(i, 3).shares(np.array([1, 5]), np.random.default_rng(0)) for i in range(3))
+    def shares(self, totals: IntArray, starts: IntArray) -> IntArray:
+        """Share of each of many totals. With the same ``starts`` in every part, they add up to the totals.
+
+        >>> sum(Part(i, 3).shares(np.array([1, 5]), np.array([2, 0])) for i in range(3))
         array([1, 5])
         """
-        start = rng.integers(0, self.count, len(totals))
         return np.asarray(
-            (totals * (self.index + 1) + start) // self.count - (totals * self.index + start) // self.count
+            (totals * (self.index + 1) + starts) // self.count - (totals * self.index + starts) // self.count
         )
+
+
+@dataclass(frozen=True)
+class OwnedRows:
+    """How many rows each owner has by one key in all parts, and at which part sharing them out begins."""
+
+    degrees: IntArray
+    starts: IntArray
+
+    def of(self, owners: Any) -> OwnedRows:
+        """Return the same for these of the owners, by position or by a mask."""
+        return OwnedRows(self.degrees[owners], self.starts[owners])
 
 
 @dataclass
@@ -73,6 +88,8 @@ class SharedRows:
     """Codes of public and common tables."""
     links: dict[tuple[str, str], IntArray] = field(default_factory=dict)
     """Links of public and common tables, which lead to such tables alone."""
+    owned: dict[tuple[str, str], OwnedRows] = field(default_factory=dict)
+    """How many rows owners in common tables have in all parts."""
     rows: dict[str, int] = field(default_factory=dict)
     """Rows of each table in the parts so far."""
     settled: dict[str, dict[tuple[Any, ...], Any]] = field(default_factory=dict)

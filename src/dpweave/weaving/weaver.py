@@ -11,6 +11,7 @@ from dpweave.links.degrees_by_values import deal
 from dpweave.links.link_method import LinkProblem
 from dpweave.plan.relations import (
     Relation,
+    counted_keys,
     is_dictated,
     relations,
     repeating_key,
@@ -22,15 +23,17 @@ from dpweave.tables.external import ExternalTable
 from dpweave.weaving.acyclic_keys import break_circles
 from dpweave.weaving.blueprint import MOST_UNSEEN
 from dpweave.weaving.key_targets import (
-    keep_numbered,
-    lead_away_from_itself,
     lead_within_units,
+    draw_targets,
+    unit_groups,
     may_be_null,
     random_targets,
     repeat_pairs,
+    keep_numbered,
     separate,
-    unit_groups,
+    lead_away_from_itself,
 )
+from dpweave.weaving.parts import OwnedRows
 from dpweave.weaving.rule_repair import obey
 from dpweave.weaving.state import WeavingState
 from dpweave.weaving.unit_composition import make_room, move_in
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dpweave.arrays import FloatArray, IntArray
+    from dpweave.schema.database import ForeignKey
     from dpweave.weaving.blueprint import Blueprint
     from dpweave.weaving.parts import Part, SharedRows
 
@@ -104,6 +108,9 @@ class Weaver:
     def _pass_on(self, tables: Mapping[str, pa.Table], values: Values) -> None:
         """Leave to later parts what they must know of this one."""
         state, shared_rows = self._cloth, self._cloth.shared_rows
+        for (table, key), owned in state.owned.items():
+            if self._plan.database[table].key[key].target in shared_rows.common:
+                shared_rows.owned[table, key] = owned
         for name, table in tables.items():
             shared_rows.rows[name] = shared_rows.rows.get(name, 0) + table.num_rows
             if name in shared_rows.common:
@@ -120,13 +127,9 @@ class Weaver:
     def wire(self) -> None:
         """Draw rows and give every foreign key its targets, by position."""
         order = [name for name in weaving_order(self._plan) if name not in self._cloth.ready]
-        for name in order:
-            self._draw_rows(name)
-        for name in reversed(order):  # rows first that must lead somewhere, then where they must lead
-            if not self._cloth.rows[name] and self._must_exist(name):
-                self._set_rows(name, 1)
         woven = relations(self._plan)
         for name in order:
+            self._draw(name)
             for relation in woven:
                 if relation.table == name:
                     self._wire(relation)
@@ -136,16 +139,62 @@ class Weaver:
                 # Counted again: links that ran in a circle may have found no other.
                 if planned.within and planned.acyclic:
                     self._bring_home(name, planned.key.name)
-            for key in self._plan.database[name].foreign_keys:
-                self._cloth.keep(name, (self._cloth.links[name, key.name] >= 0) | may_be_null(self._cloth, name, key))
+            self._leave_out(name)
             separate(self._cloth, name, (self._plan.database[name].primary_key, *self._plan.database[name].unique))
             keep_numbered(self._cloth, name)
+        rows = -1
+        while rows != (rows := sum(self._cloth.rows[name] for name in order)):  # where tables lead to each other
+            for name in order:
+                for key in self._plan.database[name].foreign_keys:
+                    self._lead_elsewhere(name, key)
+                self._leave_out(name)
+
+    def _lead_elsewhere(self, name: str, key: ForeignKey) -> None:
+        """Give rows any other target where they must have one and theirs was left out
+        later, as far as nothing else hangs on it.
+        """
+        state, table, planned = self._cloth, self._plan.database[name], self._plan.table[name].key[key.name]
+        alone = np.flatnonzero((state.links[name, key.name] < 0) & ~may_be_null(state, name, key))
+        uniques = [u for u in (table.primary_key, *table.unique) if set(u) & set(key.columns)]
+        if not len(alone) or planned.role == "owning" or planned.within or key.target == name:
+            return
+        if is_dictated(self._plan, name, key.name) or any(set(u) != set(key.columns) for u in uniques):
+            return
+        links, candidates = state.links[name, key.name], np.arange(state.rows[key.target])
+        bound = 1 if uniques else planned.max_degree
+        room = None
+        if bound is not None:
+            room = np.maximum(
+                state.room(name, key, bound) - np.bincount(links[links >= 0], minlength=len(candidates)), 0
+            )
+        rng = state.rng("elsewhere", name, key.name)
+        links[alone] = draw_targets(len(alone), candidates, capacity=room, rng=rng)
+
+    def _leave_out(self, name: str) -> None:
+        """Leave out rows that must lead somewhere and do not."""
+        for key in self._plan.database[name].foreign_keys:
+            self._cloth.keep(name, (self._cloth.links[name, key.name] >= 0) | may_be_null(self._cloth, name, key))
+
+    def _draw(self, name: str) -> None:
+        """Draw the rows of a table, and of those it leads to: as late as can be, when
+        owners that find no target have left already.
+        """
+        if name in self._cloth.rows:
+            return
+        self._draw_rows(name)
+        if not self._cloth.rows[name] and self._must_exist(name):
+            self._set_rows(name, 1)
+        for key in self._plan.database[name].foreign_keys:
+            self._draw(key.target)
 
     def _draw_rows(self, name: str) -> None:
         """Draw a table's rows: as many as its owners have degrees for, where degrees are known."""
         size, part = self._fabric.whole(name) * self._scale, self._cloth.part_of(name)
         owning = self._plan.promise.owning.get(name)
-        degrees = None if owning is None else self._degrees(name, owning)
+        degrees = None
+        if owning is not None:
+            self._draw(self._plan.database[name].key[owning].target)
+            degrees = self._degrees(name, owning)
         if degrees is None or owning is None:
             self._set_rows(name, part.share(size))
             return
@@ -177,27 +226,44 @@ class Weaver:
         self._cloth.lay(name, rows, codes)
 
     def _must_exist(self, name: str) -> bool:
-        """Whether rows that must lead to this table are there: noise alone should not wipe them out."""
+        """Whether there are rows that must lead to this table: noise alone should not wipe them out."""
         return any(
-            self._cloth.rows.get(t.name) and not t.is_nullable(k)
+            not t.is_nullable(k) and self._will_exist(t.name)
             for t, k in self._plan.promise.graph.incoming(name)
             if t.name != name
         )
 
-    def _degrees(self, name: str, key: str) -> IntArray | None:
-        """How many rows of ``name`` each target row should have by ``key`` in this part."""
-        degrees = self._all_degrees(name, key)
-        if degrees is None or not self._cloth.is_divided(name, self._plan.database[name].key[key]):
-            return degrees
-        return self._cloth.part.shares(degrees, self._cloth.rng("share", name, key, common=True))
+    def _will_exist(self, name: str) -> bool:
+        """Whether a table has rows, or is to have some."""
+        if name in self._cloth.rows:
+            return self._cloth.rows[name] > 0
+        size, own = self._fabric.whole(name) * self._scale, self._plan.promise.owning.get(name)
+        if own is not None:
+            target = self._plan.database[name].key[own].target
+            if (name, own) in counted_keys(self._plan, target) and not self._will_exist(target):
+                size *= 1 - self._fabric.share(name, own)
+        return self._cloth.part_of(name).share(size) > 0
 
-    def _all_degrees(self, name: str, key: str) -> IntArray | None:
-        """How many rows of ``name`` each target row should have by ``key`` in all, where its degree was synthesised."""
+    def _degrees(self, name: str, key: str) -> IntArray | None:
+        """How many rows of ``name`` each target row should have by ``key`` in this part, where that is known."""
+        owned = self._owned(name, key)
+        if owned is None or not self._cloth.is_divided(name, self._plan.database[name].key[key]):
+            return None if owned is None else owned.degrees
+        return self._cloth.part.shares(owned.degrees, owned.starts)
+
+    def _owned(self, name: str, key: str) -> OwnedRows | None:
+        """How many rows of ``name`` each target row should have by ``key``: drawn once, and kept with its rows."""
         state, target = self._cloth, self._plan.database[name].key[key].target
         codes = state.codes.get(target, {}).get(degree(name, key))
-        if codes is None:
-            return None
-        common = target in state.shared_rows.common
+        if (name, key) not in state.owned and codes is not None:
+            common = target in state.shared_rows.common
+            starts = state.part.starts(len(codes), state.rng("share", name, key, common=True))
+            state.owned[name, key] = OwnedRows(self._drawn_degrees(name, key, codes, common=common), starts)
+        return state.owned.get((name, key))
+
+    def _drawn_degrees(self, name: str, key: str, codes: IntArray, *, common: bool) -> IntArray:
+        """Draw degrees by their codes, so that they add up to what is known of the number of rows."""
+        state, target = self._cloth, self._plan.database[name].key[key].target
         rng = state.rng("degree", name, key, common=common)
         others = {c: values for c, values in state.codes[target].items() if c != degree(name, key)}
         degrees = deal(self._fabric.degrees_by_code(name, key, codes, rng), codes, others, rng)
@@ -307,14 +373,17 @@ class Weaver:
         if degrees is None:
             counted = self._counted(relation.table, rows) if relation.joint is None else None
             return Degrees(left_seen=counted, right_weights=popular, right_bound=right)
-        bound = self._plan.promise.bounds[relation.table, key]
-        every = self._all_degrees(relation.table, key)
-        share = seen(degrees if every is None else every, bound)
+        share = self._shown(relation.table, key)
+        most = int(degrees.max(initial=0))  # links are never more than degrees call for
         if relation.joint is not None:
-            degrees = match_total(degrees, problem.links, cap=problem.right_rows, rng=rng)
+            degrees = match_total(degrees, problem.links, cap=min(problem.right_rows, most), rng=rng)
             return Degrees(left=degrees, left_seen=share, right_weights=popular, right_bound=right)
-        degrees = match_total(degrees, problem.links, cap=max(problem.links, 1), rng=rng)
-        return Degrees(right=degrees, right_seen=share)
+        return Degrees(right=match_total(degrees, problem.links, cap=most, rng=rng), right_seen=share)
+
+    def _shown(self, name: str, key: str) -> FloatArray | None:
+        """Share of the rows of each owner that bounds leave in the view; None where degrees are not known."""
+        owned = self._owned(name, key)
+        return None if owned is None else seen(owned.degrees, self._plan.promise.bounds[name, key])
 
     def _counted(self, name: str, rows: IntArray) -> FloatArray:
         """How much of each of some rows the view shows: of a row whose owner has more
@@ -326,9 +395,9 @@ class Weaver:
             if not len(links):
                 break
             at = np.where(at >= 0, links[at], -1)
-            degrees = self._all_degrees(table, key)
-            if degrees is not None and len(degrees):
-                share *= np.where(at >= 0, seen(degrees, self._plan.promise.bounds[table, key])[at], 1.0)
+            shown = self._shown(table, key)
+            if shown is not None and len(shown):
+                share *= np.where(at >= 0, shown[at], 1.0)
         return share
 
     def _bound(self, relation: Relation) -> int | IntArray | None:
@@ -356,12 +425,15 @@ class Weaver:
         rows = np.arange(self._cloth.rows[start])
         if relation.joint is None:
             rows = self._cloth.with_target(relation.table, relation.key)
-        bound = self._bound(relation)
+        bound, called_for = self._bound(relation), self._degrees(relation.table, relation.joint or relation.key)
         if bound is not None and table.is_nullable(key):
             room = int(np.broadcast_to(bound, self._cloth.rows[key.target]).sum())
             if len(rows) > room:
                 rows = np.sort(self._cloth.rng("room", relation.table, relation.key).permutation(rows)[:room])
         links = len(rows) if relation.joint is None else self._cloth.rows[relation.table]
+        if called_for is not None and links > called_for.sum():
+            links = int(called_for.sum())
+            rows = self._foremost(relation, rows, links) if relation.joint is None else rows
         if relation.kind == "one-to-one":
             links = min(links, self._cloth.rows[key.target])
         same = start == key.target and len(rows) == self._cloth.rows[start]
@@ -391,6 +463,15 @@ class Weaver:
             reach={**ways, **more},
         )
         return problem, rows
+
+    def _foremost(self, relation: Relation, rows: IntArray, number: int) -> IntArray:
+        """Return so many of some rows at random, those first that other rows lead to."""
+        led = np.zeros(self._cloth.rows[relation.table], dtype=bool)
+        for (table, key), links in self._cloth.links.items():
+            if self._plan.database[table].key[key].target == relation.table:
+                led[links[links >= 0]] = True
+        rows = self._cloth.rng("called for", relation.table, relation.key).permutation(rows)
+        return np.sort(rows[np.argsort(~led[rows], kind="stable")][:number])
 
     def _side(
         self, base: str, attributes: Mapping[str, Attribute], rows: IntArray, *, way: str = ""
