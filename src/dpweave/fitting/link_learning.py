@@ -17,6 +17,7 @@ from dpweave.links.relation_model import relation_model
 from dpweave.plan.relations import Relation, has_popular_targets, is_dictated, newcomer_view, relations
 from dpweave.privacy.accounting import subtract
 from dpweave.schema.domain import parse_degree
+from dpweave.weaving.parts import SharedRows, pilot
 from dpweave.weaving.state import WeavingState
 from dpweave.weaving.weaver import Weaver
 
@@ -87,14 +88,15 @@ def learn_links(
     longer: Mapping[str, Mapping[str, float]],
     report: Progress,
 ) -> tuple[list[dict[str, object]], dict[tuple[str, str], Any]]:
-    """Learn each relation when its turn comes in the weaving of a first database; what was measured stays in the
-    release.
+    """Learn each relation when its turn comes in the weaving of a first database, or of
+    a part of one: what was measured stays in the release, the rows do not.
 
     Returns what the noisy counts say about each relation, and what was fitted to them.
     """
     plan = blueprint.plan
     found: dict[str, dict[str, object]] = {}
-    weaver = Weaver(blueprint, scale=1.0, seed=0)
+    part, common = pilot(plan, blueprint.expected_rows(1.0))
+    weaver = Weaver(blueprint, scale=1.0, seed=0, part=part, shared_rows=SharedRows(common))
     for unlinked in weaver.wire() if shares else ():
         relation, problem, degrees, rng = unlinked.relation, unlinked.problem, unlinked.degrees, unlinked.rng
         name, at = link_task(relation).name, f"{relation.table}.{relation.key}"

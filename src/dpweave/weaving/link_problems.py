@@ -92,6 +92,7 @@ class LinkProblems:
             ordered={n: codec.ordered for n, codec in codecs.items()},
             home=unit_groups(self._state, relation.table, key, rows) if relation.joint is None else None,
             reach={**ways, **more},
+            parts=self._state.parts_of(relation.table, key),
         )
         return problem, rows
 

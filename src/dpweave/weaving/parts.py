@@ -4,7 +4,8 @@ A database of more than :data:`PART_VALUES` values is divided into parts of abou
 rows of every **divided** table, linked among themselves. Tables that are small, or cannot be divided, are **common**:
 they are woven whole, with the first part, and the rows of every part may lead to them, as they may to public tables.
 What one part must know of the parts before it is in the :class:`SharedRows`: how many rows there are, how far numbering
-has come inside keys that hold a common row, and which values a rule has settled.
+has come inside keys that hold a common row, and which values a rule has settled. A fit learns links from such a part,
+too (:func:`pilot`).
 
 A database of one part is woven as if there were none of this.
 """
@@ -32,6 +33,16 @@ PART_VALUES = 1 << 22
 
 FEW = 100
 """Owners of which a part would have fewer are common: their rows are divided, not they."""
+
+ENOUGH_ROWS = 1000
+"""Rows of each table that links are learned from, if it has as many. On Sakila at epsilon 4, errors of copies learned
+from 1000 to 16,000 rows differ by less than a percent, which is less than from seed to seed.
+"""
+
+PILOT_PARTS = 4
+"""Parts that links are learned from at most, for the sake of tables with fewer rows in one. It sets the memory of a fit
+then, and matters for no database that has :data:`ENOUGH_ROWS` of every table in one part.
+"""
 
 
 @dataclass(frozen=True)
@@ -139,6 +150,19 @@ def divide(plan: Plan, rows: Mapping[str, float]) -> tuple[int, frozenset[str]]:
             if sum(values[n] for n in more - common) <= PART_VALUES:
                 common = more
     return (1, frozenset()) if common == set(private) else (count, common)
+
+
+def pilot(plan: Plan, rows: Mapping[str, float]) -> tuple[Part, frozenset[str]]:
+    """Return the part of a database with these expected ``rows`` that links are learned from, and its common tables.
+
+    All of it, if it fits into one part. Else about one part, or more of it where that would have too few rows of a
+    divided table. Common tables are whole.
+    """
+    count, common = divide(plan, rows)
+    divided = [rows[name] for name in plan.promise.private if name not in common and rows[name] >= 1]
+    most = min((int(n // ENOUGH_ROWS) for n in divided), default=1)
+    count = max(min(count, most), -(-count // PILOT_PARTS))
+    return Part(0, count), common if count > 1 else frozenset()
 
 
 def _brought_along(plan: Plan, common: frozenset[str]) -> frozenset[str]:

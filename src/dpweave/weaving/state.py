@@ -85,6 +85,10 @@ class WeavingState:
         """Whether parts have rows of their own that lead by ``key`` to private rows they have in common."""
         return key.target in self.shared_rows.common and name not in self.shared_rows.common
 
+    def parts_of(self, name: str, key: ForeignKey) -> int:
+        """How many parts have rows of their own that lead by ``key`` to the same public or common rows."""
+        return self.part.count if self.is_divided(name, key) or key.target in self.plan.public else 1
+
     def room(self, name: str, key: ForeignKey, bound: int) -> int | IntArray:
         """How many rows of this part may lead to a target by ``key``, one number per target where parts share it.
 
