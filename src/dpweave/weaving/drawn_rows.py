@@ -8,13 +8,15 @@ import numpy as np
 
 from dpweave.links.degrees import match_total, seen
 from dpweave.links.degrees_by_values import deal
-from dpweave.plan.relations import counted_keys
+from dpweave.plan.relations import counted_keys, weaving_order
 from dpweave.schema.domain import degree, presence
 from dpweave.tables.external import ExternalTable
 from dpweave.weaving.blueprint import MOST_UNSEEN
 from dpweave.weaving.parts import OwnedRows
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from dpweave.arrays import FloatArray, IntArray
     from dpweave.weaving.blueprint import Blueprint
     from dpweave.weaving.state import WeavingState
@@ -39,6 +41,7 @@ class DrawnRows:
         self._draw_rows(name)
         if not self._state.rows[name] and self._must_exist(name):
             self._set_rows(name, 1)
+            self._give_an_owner(name)
 
     def degrees(self, name: str, key: str) -> IntArray | None:
         """How many rows of ``name`` each target row should have by ``key`` in this part, where that is known."""
@@ -91,23 +94,33 @@ class DrawnRows:
         self._state.lay(name, rows, codes)
 
     def _must_exist(self, name: str) -> bool:
-        """Whether there are rows that must lead to this table: noise alone should not wipe them out."""
-        return any(
-            not t.is_nullable(k) and self._will_exist(t.name)
-            for t, k in self._plan.promise.graph.incoming(name)
-            if t.name != name
-        )
+        """Whether there are rows that must lead to this table, or to one that must lead to it: noise alone should not
+        wipe them out.
+        """
+        there: dict[str, bool] = {}
+        order = weaving_order(self._plan)
+        for table in order:
+            there[table] = self._state.rows[table] > 0 if table in self._state.rows else self._is_expected(table, there)
+        for table in reversed(order):  # rows first that must lead somewhere, then where they must lead
+            for source, key in self._plan.promise.graph.incoming(table):
+                there[table] |= source.name != table and not source.is_nullable(key) and there[source.name]
+        return there[name]
 
-    def _will_exist(self, name: str) -> bool:
-        """Whether a table has rows, or is to have some."""
-        if name in self._state.rows:
-            return self._state.rows[name] > 0
+    def _is_expected(self, name: str, there: Mapping[str, bool]) -> bool:
+        """Whether a table is to have rows, by its size and by which owners are there."""
         size, own = self._blueprint.whole(name) * self._scale, self._plan.promise.owning.get(name)
         if own is not None:
             target = self._plan.database[name].key[own].target
-            if (name, own) in counted_keys(self._plan, target) and not self._will_exist(target):
+            if (name, own) in counted_keys(self._plan, target) and not there[target]:
                 size *= 1 - self._blueprint.share(name, own)
         return self._state.part_of(name).share(size) > 0
+
+    def _give_an_owner(self, name: str) -> None:
+        """Let one owner have one row of a table that must exist, though no degree calls for it."""
+        own, part = self._plan.promise.owning.get(name), self._state.part
+        owned = None if own is None else self._owned(name, own)
+        if own is not None and owned is not None and len(owned.degrees):
+            owned.degrees[0], owned.starts[0] = 1, part.count - 1 - part.index
 
     def _owned(self, name: str, key: str) -> OwnedRows | None:
         """How many rows of ``name`` each target row should have by ``key``: drawn once, and kept with its rows."""
