@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpweave.links.wiring.assign import assign_at_random
 from dpweave.plan.relations import (
     Relation,
     is_dictated,
@@ -17,7 +18,6 @@ from dpweave.plan.relations import (
 from dpweave.weaving.acyclic_keys import break_circles
 from dpweave.weaving.drawn_rows import DrawnRows
 from dpweave.weaving.key_targets import (
-    draw_targets,
     keep_numbered,
     lead_away_from_itself,
     lead_within_units,
@@ -147,15 +147,12 @@ class Weaver:
             return
         if is_dictated(self._plan, name, key.name) or any(set(u) != set(key.columns) for u in uniques):
             return
-        links, candidates = state.links[name, key.name], np.arange(state.rows[key.target])
+        links = state.links[name, key.name]
         bound = 1 if uniques else planned.max_degree
-        room = None
-        if bound is not None:
-            room = np.maximum(
-                state.room(name, key, bound) - np.bincount(links[links >= 0], minlength=len(candidates)), 0
-            )
-        rng = state.rng("elsewhere", name, key.name)
-        links[alone] = draw_targets(len(alone), candidates, capacity=room, rng=rng)
+        degrees = np.bincount(links[links >= 0], minlength=state.rows[key.target])
+        room = None if bound is None else np.broadcast_to(state.room(name, key, bound), len(degrees)) - degrees
+        one_group = np.zeros_like(alone), np.zeros_like(degrees)
+        links[alone] = assign_at_random(*one_group, room, rng=state.rng("elsewhere", name, key.name))
 
     def _leave_out(self, name: str) -> None:
         """Leave out rows that must lead somewhere and do not."""
