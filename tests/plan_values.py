@@ -88,6 +88,7 @@ PLAN: dict[str, Any] = {
                     "role": "owning",
                     "max_degree": 6,
                     "degree_cap": 50,
+                    "min_degree": 1,
                     "degree_edges": [0, 1, 3],
                 },
                 "film": {
@@ -104,6 +105,7 @@ PLAN: dict[str, Any] = {
     "constraints": [
         {"table": "users", "lower": "born", "upper": "gone"},
         {"table": "users", "columns": ["sex"], "dependent": "job"},
+        {"table": "films", "columns": ["genre"], "allowed": [["drama"], ["noir"]]},
     ],
     "workloads": [{"columns": ["views.stars", "users.sex"], "weight": 1.0}],
 }

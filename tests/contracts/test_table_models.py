@@ -116,15 +116,7 @@ def test_same_measurements_same_table(name: str) -> None:
         np.testing.assert_array_equal(value, two.state()[1][key])
 
 
-def test_woven_refuses_structure_it_cannot_keep() -> None:
-    shape = {"a": 2, "b": 2}
-    window = ArrayWindow(random_codes(shape, 10), shape, seed=1)
-    with pytest.raises(PlanError, match="use 'aim' or 'mst'"):
-        fit("woven", window, structure=Structure(zeros=(StructuralZero(("a", "b"), np.eye(2, dtype=bool)),)))
-    assert window.asked == []
-
-
-@pytest.mark.parametrize("name", [m for m in MODELS if m != "woven"])
+@pytest.mark.parametrize("name", MODELS)
 def test_structure_holds_exactly(name: str) -> None:
     """City determines country, region determines nothing twice; a child is not married; codes of a forbid some of b."""
     rng = np.random.default_rng(0)

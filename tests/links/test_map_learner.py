@@ -312,7 +312,7 @@ class TestEvidence:
         return out
 
     def test_noise_alone_gives_standard_normal_scores(self):
-        statistics = [e["a", "c"].statistic / e["a", "c"].freedom for e in self.scores(0.0, range(60))]
+        statistics = [e["a", "c"].found.statistic / e["a", "c"].found.freedom for e in self.scores(0.0, range(60))]
         # Accept the right scale; two thirds or three halves of it lie outside.
         assert 0.85 < np.mean(statistics) < 1.25
 
@@ -325,7 +325,7 @@ class TestEvidence:
 
     def test_plain_words_where_nothing_stands_out(self):
         quiet_ = self.scores(0.0, [3])[0]
-        assert "as good as independent" in verdict(list(quiet_.values()))
+        assert "stands out of the noise" in verdict(list(quiet_.values()))
         assert evidence(problem(*relation(np.random.default_rng(0))), (), rng=np.random.default_rng(0)) == ()
 
 

@@ -29,7 +29,7 @@ def _residual(raw: np.ndarray) -> Residual:
     for axis, p in enumerate(MARGINS):
         table = table - p.reshape([-1 if i == axis else 1 for i in range(3)]) * table.sum(axis=axis, keepdims=True)
     variance = np.einsum("a,b,c->abc", *map(_even, MARGINS))
-    return Residual(Workload(("a", "b"), ("c",)), table, variance, 1.0, 1.0)
+    return Residual(Workload(("a", "b"), ("c",)), table, variance, 1.0)
 
 
 @pytest.mark.parametrize("axes", [(0,), (2,), (0, 2)])
@@ -52,7 +52,7 @@ def test_both_parts_of_a_table_add_up_and_a_straight_table_has_no_rest():
     assert MARGINS[0] @ x == pytest.approx(0)
     assert MARGINS[0] @ x**2 == pytest.approx(1)
     lean = np.einsum("a,b,c->abc", MARGINS[0] * x, [1.0, -1.0], [1.0, -2.0, 0.0, 1.0])
-    beyond = Residual(Workload(("a", "b"), ("c",)), lean, np.ones(lean.shape), 1.0, 1.0)
+    beyond = Residual(Workload(("a", "b"), ("c",)), lean, np.ones(lean.shape), 1.0)
     lines = {0: line(MARGINS[0], 5)}
     assert np.allclose(coefficients(beyond, MARGINS, lines, straight=False).table, 0)
     assert np.allclose(coefficients(beyond, MARGINS, lines, straight=True).table[0], lean[4] / (MARGINS[0] * x)[4])

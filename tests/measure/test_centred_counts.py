@@ -12,7 +12,9 @@ from dpweave.links.degrees import Degrees
 from dpweave.links.fit_inputs import FitInputs
 from dpweave.links.link_method import LinkProblem
 from dpweave.links.map_learner import MAP
-from dpweave.measure.centred_counts import TASTE, Centre, Centred, clip_for, counts_of, is_owned
+from dpweave.measure.centred_counts import TASTE, Centre, Centred, clip_for
+from dpweave.measure.estimates import estimates
+from dpweave.measure.question import Question, Way
 from dpweave.privacy.window import NoisyMarginal, NoisyUnitSum, Units
 from dpweave.tables.base import Structure, table_model
 from dpweave.tables.centred_rows import LOOK, PILOT, CentredWindow, Look, Looks, centred, composition
@@ -38,8 +40,14 @@ def about(window, centres, rows=None):
     return Centred(window, window.units, centres, float(window.size if rows is None else rows))
 
 
-def noiseless(window, unit_sum):
-    return NoisyUnitSum(unit_sum, window.exact_bag(unit_sum) * np.array(unit_sum.scales), 1e-12)
+def noiseless(window, question):
+    return NoisyUnitSum(question.unit_sum, window.exact_bag(question) * np.array(question.scales), 1e-12)
+
+
+def read(noisy, rows):
+    """What an answer about whole rows says."""
+    (found,) = estimates(noisy, SHAPE, lambda _: np.asarray(rows, dtype=np.float64))
+    return found
 
 
 @pytest.mark.parametrize("share", [[0.55, 0.25, 0.15, 0.05], [0.25] * 4, [0.0, 0.0, 0.5, 0.5]])
@@ -47,10 +55,10 @@ def test_counts_are_right_however_far_the_centre_is_off(share):
     """Where nobody is scaled down, counts of a noiseless unit sum are the counts."""
     window = world()
     doubt = 2.0  # leaves room for all rows of everybody
-    unit_sum = about(window, lambda c: None)._bag(
+    question = about(window, lambda c: None).question(
         Centre((), ("a",), 1.0, lambda: np.array(share), doubt), clip_for(EACH, 1.0, doubt), rho=0.01
     )
-    found = counts_of(noiseless(window, unit_sum), SHAPE, rows=np.array(window.size))
+    found = read(noiseless(window, question), window.size)
     assert found.columns == ("a",)
     assert np.array_equal(found.counts, window.exact(("a",)))
 
@@ -59,8 +67,8 @@ def test_counts_beside_owners_columns_are_right():
     window = world()
     share = window.exact(("a",)) / window.size
     centre = Centre(("sex",), ("a",), float((share**2).sum()), lambda: share)
-    unit_sum = about(window, lambda c: None)._bag(centre, clip_for(EACH, 1.0), rho=0.01)
-    found = counts_of(noiseless(window, unit_sum), SHAPE, rows=window.exact(("sex",)).astype(float))
+    question = about(window, lambda c: None).question(centre, clip_for(EACH, 1.0), rho=0.01)
+    found = read(noiseless(window, question), window.exact(("sex",)))
     assert found.columns == ("sex", "a")
     assert np.abs(found.counts - window.exact(("sex", "a"))).max() <= 1
 
@@ -108,7 +116,7 @@ def test_ample_budgets_scale_nobody_down():
     share = window.exact(("a",)) / window.size
     looks = Looks({"a": Look(share, 0.0)})
     (noisy,) = about(window, looks).measure([("a",)], rho=1e4)
-    found = counts_of(noisy, SHAPE, rows=np.array(window.size))
+    found = read(noisy, window.size)
     assert np.abs(found.counts - window.exact(("a",))).max() <= 2
 
 
@@ -163,13 +171,11 @@ def test_links_to_owners_are_counted_around_the_rows_that_are_known():
     window = world()
     problem, degrees = owned_problem(window)
     rng = np.random.default_rng(0)
-    found = MAP(2).learn(window, problem, rho=0.02, rng=rng, progress=lambda *_: None, degrees=degrees)
+    found = MAP(2, way=Way.CENTRED).learn(window, problem, rho=0.02, rng=rng, progress=lambda *_: None, degrees=degrees)
     assert window.spent == pytest.approx(0.02)
     assert found.measured
-    assert all(is_owned(m, problem.left) for m in found.measured)
-    assert not any(is_owned(m, problem.right) for m in found.measured)
+    assert all(Question.of(m).centred and Question.of(m).columns == ("sex",) for m in found.measured)
     scene = FitInputs.of(problem, degrees)
-    assert scene.is_owned(window.units)
     assert scene.centre(("a",)) is None  # how rows spread by themselves is known already
     # What was measured makes the same links again, from the release alone.
     again = MAP(2).wire(problem, found.measured, rng=np.random.default_rng(5), degrees=degrees)
@@ -199,7 +205,7 @@ def test_a_lean_towards_owners_is_found_where_plain_counts_drown():
                 links_measured=len(a),
                 kind="one-to-many",
             )
-            found = MAP(2).learn(
+            found = MAP(2, way=Way.CENTRED).learn(
                 window,
                 problem,
                 rho=0.004,

@@ -7,7 +7,15 @@ import pytest
 
 from dpweave.errors import UsageError
 from dpweave.measure.cross_workloads import Workload
-from dpweave.measure.design import MOST_CLIQUES, Design, default_variance, parts, predict_error, recommend_degree, told
+from dpweave.measure.design import (
+    MOST_CLIQUES,
+    Design,
+    default_variance,
+    informs,
+    parts,
+    predict_error,
+    recommend_degree,
+)
 from dpweave.measure.margins import Margin
 from dpweave.schema.domain import MAX_CELLS
 
@@ -45,7 +53,7 @@ def test_precision_formula_is_that_of_least_squares_on_even_margins():
     )  # what one unit of it adds to m = 1 counts
     precision = (effect**2).sum()
     sides = {"a": Margin(p), "b": Margin(q)}
-    assert told(Workload(("a",), ("b",)), Workload(("a",), ()), sides) == pytest.approx(precision)
+    assert informs(Workload(("a",), ("b",)), Workload(("a",), ()), sides) == pytest.approx(precision)
 
 
 def test_shares_are_a_distribution_and_beat_even_shares():
@@ -168,5 +176,5 @@ def test_a_small_column_among_many_large_ones_is_measured():
     shares = design.solve(variance, [100.0] * len(design.cliques), rho=1e-2, links=1e6)
     assert shares.sum() == pytest.approx(1)
     assert (shares > 0).sum() <= MOST_CLIQUES
-    told = {c for s, share in zip(design.cliques, shares, strict=True) if share and "sex" in s.left for c in s.right}
-    assert told == set(rights)
+    informs = {c for s, share in zip(design.cliques, shares, strict=True) if share and "sex" in s.left for c in s.right}
+    assert informs == set(rights)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from dpweave.model.coded_database import encode
+from dpweave.links.evidence import describe
+from dpweave.links.link_method import LinkProblem
+from dpweave.model.coded_database import CodedDatabase, encode
 from dpweave.plan.entries import ColumnPlan, KeyPlan, TablePlan
 from dpweave.plan.plan import Plan
-from dpweave.plan.relations import relations
+from dpweave.plan.relations import Relation, relations
 from dpweave.privacy.certificate import Certificate, Guarantee
 from dpweave.privacy.release import Measured, Release
 from dpweave.privacy.window import NoisyMarginal
@@ -217,7 +219,30 @@ def model(tables: dict[str, pa.Table], *, sigma: float, seed: int = 0, plan: Pla
         for right, _ in relation.right:
             measure(f"links:{relation.table}.{relation.key}", relation.view, (right,))
     sizes = {n: float(tables[n].num_rows) for n in plan.promise.private}
-    return Made(plan, certificate(), release, sizes, {}, {"customers": "mst"}, {n: tables[n] for n in plan.public})
+    said = tuple(judge(plan, coded, release, relation) for relation in relations(plan))
+    return Made(
+        plan,
+        replace(certificate(), evidence=said),
+        release,
+        sizes,
+        {},
+        {"customers": "mst"},
+        {n: tables[n] for n in plan.public},
+    )
+
+
+def judge(plan: Plan, coded: CodedDatabase, release: Release, relation: Relation) -> dict[str, object]:
+    """What the certificate says of a relation, each link standing for a row of either side."""
+    sides = [[a for _, a in side] for side in (relation.left, relation.right)]
+    codes, rows = coded.columns(relation.table, [*sides[0], *sides[1]])
+    names = [n for n, _ in (*relation.left, *relation.right)]
+    by_name = dict(zip(names, codes, strict=True))
+    left, right = ({n: by_name[n] for n, _ in side} for side in (relation.left, relation.right))
+    shape = {n: coded.size(relation.table, a) for n, a in (*relation.left, *relation.right)}
+    problem = LinkProblem(left, right, shape=shape, links=len(rows), links_measured=len(rows), kind="one-to-one")
+    name = f"{relation.table}.{relation.key}"
+    found = describe(problem, release.find(f"links:{name}"), rng=np.random.default_rng(0))
+    return {"relation": name, **found}
 
 
 def _domain(plan: Plan, table: str, name: str) -> Any:

@@ -2,6 +2,7 @@
 
 Lives here:
   - ``tasks``: everything that a fit asks. ``priorities``: what a share is worth to a task.
+  - ``ways_of_counting``: how rows and links are counted, decided once for budgets, forecasts, fits and reports.
   - ``allocation``: epsilon and delta shared over the tasks.
   - ``spending``: what a ledger says, for people. ``running_fits``: which runs on a ledger are still going.
 

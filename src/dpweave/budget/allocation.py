@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from dpweave.budget.priorities import Priority, relation_priority, shares, table_priority
 from dpweave.budget.tasks import Task, favoured, is_category, serving, tasks, touched
+from dpweave.budget.ways_of_counting import task_way
 from dpweave.errors import BudgetError, PlanError, UsageError
 from dpweave.plan.relations import (
     relations,
@@ -163,8 +164,8 @@ def _parts(plan: Plan, group: str, members: Sequence[Task], rho: float) -> list[
 
 
 def _worth(plan: Plan, task: Task) -> Priority:
-    declared = favoured(plan, task)
+    declared, way = favoured(plan, task), task_way(plan, task)
     if task.group == "tables":
-        return table_priority(plan, task.table, weight=task.weight * (1 + sum(declared.values())))
+        return table_priority(plan, task.table, way=way, weight=task.weight * (1 + sum(declared.values())))
     relation = next(r for r in relations(plan) if (r.table, r.key) == (task.table, task.item))
-    return relation_priority(plan, relation, weight=task.weight, favoured=declared)
+    return relation_priority(plan, relation, way=way, weight=task.weight, favoured=declared)

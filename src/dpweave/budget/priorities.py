@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING
 from dpweave.measure.centred_counts import clip_for
 from dpweave.measure.clipped_counts import USUAL
 from dpweave.measure.design import DECAY, FIRST_ORDER, STRONG, STRONGER
-from dpweave.plan.relations import degree_codecs, is_centred, measured_columns, presence_codecs
+from dpweave.measure.question import Way
+from dpweave.plan.relations import degree_codecs, measured_columns, presence_codecs
 from dpweave.privacy.sensitivity import movement, units_of
 from dpweave.privacy.window import Units
 from dpweave.schema.domain import Learn, Opaque, View, parse_presence, size
@@ -113,7 +114,7 @@ def shares(worths: Sequence[Priority], *, rho: float) -> list[float]:
     return [LEAST / len(worths) + (1 - LEAST) * x / total for x in found]
 
 
-def table_priority(plan: Plan, table: str, *, weight: float) -> Priority:
+def table_priority(plan: Plan, table: str, *, way: Way, weight: float) -> Priority:
     """Priority of the columns of a table, about which nothing is known before."""
     columns = measured_columns(plan, table)
     own = tuple(c for c in columns if parse_presence(c) is None) or columns
@@ -122,14 +123,19 @@ def table_priority(plan: Plan, table: str, *, weight: float) -> Priority:
         weight=weight * len(columns),
         marginals=len(columns),
         cells=_typical(sizes),
-        moved=moved(plan, View.of_table(table, columns), own[:1]),
+        moved=moved(plan, View.of_table(table, columns), own[:1], way=way),
         rows=seen_rows(plan, table),
         variance=UNKNOWN,
     )
 
 
 def relation_priority(
-    plan: Plan, relation: Relation, *, weight: float, favoured: Mapping[tuple[str, ...], float] = MappingProxyType({})
+    plan: Plan,
+    relation: Relation,
+    *,
+    way: Way,
+    weight: float,
+    favoured: Mapping[tuple[str, ...], float] = MappingProxyType({}),
 ) -> Priority:
     """Priority of the links of a relation, which lean a little away from chance (:mod:`dpweave.measure.design`).
 
@@ -144,7 +150,7 @@ def relation_priority(
         weight=weight * len(sizes),
         marginals=len(left) * len(right),
         cells=_typical(left.values()) * _typical(right.values()),
-        moved=moved(plan, relation.view, (next(iter(left)), next(iter(right)))),
+        moved=moved(plan, relation.view, (next(iter(left)), next(iter(right))), way=way),
         rows=rows,
         variance=FIRST_ORDER * DECAY * (1 - STRONG + STRONG * STRONGER),
     )
@@ -155,7 +161,7 @@ def relation_priority(
                 weight=weight * len(right),
                 marginals=len(right),
                 cells=_typical(right.values()),
-                moved=moved(plan, relation.view, (next(iter(right)),)),
+                moved=moved(plan, relation.view, (next(iter(right)),), way=way),
                 rows=rows,
                 variance=SELECTIVE,
             )
@@ -165,7 +171,7 @@ def relation_priority(
             weight=1.0,
             marginals=len(favoured),
             cells=_typical([math.prod(sizes.get(c, 1) for c in columns) for columns in favoured]),
-            moved=max(moved(plan, relation.view, columns) for columns in favoured),
+            moved=max(moved(plan, relation.view, columns, way=way) for columns in favoured),
             rows=rows,
             variance=UNKNOWN,
         )
@@ -240,18 +246,18 @@ def _typical(sizes: Iterable[int]) -> float:
     return math.exp(sum(logs) / len(logs))
 
 
-def moved(plan: Plan, view: View, columns: tuple[str, ...], *, times: float = 1.0) -> float:
-    """What noise has to hide of one unit in counts over ``columns``: all that it can
-    move, or its length where counts are centred.
+def moved(plan: Plan, view: View, columns: tuple[str, ...], *, way: Way, times: float = 1.0) -> float:
+    """What noise has to hide of one unit in counts over ``columns``, counted in some ``way``: all that it can move, or
+    its length where counts are centred, or a usual clip.
 
     That length is of evenly spread values (:func:`dpweave.measure.centred_counts.clip_for`).
     ``times`` asks for units that may own so many times as much.
     """
     most = times * max(movement(plan.promise, view, columns, unit).l2 for unit in plan.promise.protected)
-    if any(plan.promise.is_within(view.base, step) for c in columns for step in view.attribute[c].path[:1]):
+    if way is Way.CLIPPED and any(view.attribute[c].path for c in columns):
         return min(most, USUAL * times)
     own = [c for c in columns if not view.attribute[c].path]
-    units = units_of(plan.promise, view) if own and is_centred(plan, view.base) else None
+    units = units_of(plan.promise, view) if own and way is Way.CENTRED else None
     if units is None or not units.hold(columns) or not units.shared.issuperset(c for c in columns if c not in own):
         return most
     cells = math.prod(codes(plan, view.base, view.attribute[c].column) for c in own)

@@ -9,8 +9,6 @@ from dpweave.budget.priorities import varying
 from dpweave.plan.relations import (
     Relation,
     counted_keys,
-    has_popular_targets,
-    is_centred,
     is_dictated,
     is_single,
     measured_columns,
@@ -126,29 +124,6 @@ def link_method(plan: Plan, table: str, key: str) -> str:
     """Return the method by which the links of a foreign key are made."""
     method = plan.table[table].key[key].method
     return DEFAULT_METHOD if method == "auto" else method
-
-
-def is_summed_by_unit(plan: Plan, relation: Relation) -> bool:
-    """Whether a relation's links are counted in unit sums
-    (:mod:`dpweave.measure.public_row_sums`) where the rows are at hand.
-    """
-    return has_popular_targets(plan, relation) and link_method(plan, relation.table, relation.key) == "map"
-
-
-def is_clipped(plan: Plan, relation: Relation) -> bool:
-    """Whether a relation's links are counted with room for those that a unit mostly has
-    (:mod:`dpweave.measure.clipped_counts`) where the rows are at hand.
-    """
-    within = relation.joint is None and plan.promise.is_within(relation.table, relation.key)
-    return within and link_method(plan, relation.table, relation.key) == "map"
-
-
-def is_owned(plan: Plan, relation: Relation) -> bool:
-    """Whether a relation's links are counted around what all rows show
-    (:mod:`dpweave.measure.centred_counts`) where the rows are at hand.
-    """
-    owning = relation.joint is None and plan.promise.is_owning(relation.table, relation.key)
-    return owning and is_centred(plan, relation.table) and link_method(plan, relation.table, relation.key) == "map"
 
 
 def is_category(plan: Plan, task: Task) -> bool:

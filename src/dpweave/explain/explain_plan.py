@@ -10,6 +10,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from dpweave.budget.allocation import Allocation, allocate, declared_costs
 from dpweave.budget.priorities import many, moved, seen_codes, varying
 from dpweave.budget.tasks import (
@@ -17,13 +19,13 @@ from dpweave.budget.tasks import (
     favoured,
     is_category,
     is_learned,
-    is_summed_by_unit,
     link_method,
     link_task,
     serving,
     task_view,
     touched,
 )
+from dpweave.budget.ways_of_counting import relation_way, table_way, task_way
 from dpweave.explain.draft_notes import said_of_bare_rows
 from dpweave.explain.explanation_text import explanation_text, short
 from dpweave.explain.forecast import forecast
@@ -31,6 +33,7 @@ from dpweave.explain.verdict import foretold, foretold_table
 from dpweave.measure.design import inner_sets
 from dpweave.measure.margins import even_margin
 from dpweave.measure.public_row_sums import FIRST, PublicRowSums
+from dpweave.measure.question import Way
 from dpweave.plan.explanation import (
     Explanation,
     Holding,
@@ -45,7 +48,6 @@ from dpweave.plan.relations import (
     degree_codecs,
     derived_codecs,
     has_cheap_bound,
-    is_centred,
     measured_columns,
     relations,
 )
@@ -62,7 +64,6 @@ if TYPE_CHECKING:
     from dpweave.plan.entries import TablePlan
     from dpweave.plan.plan import Plan
     from dpweave.plan.relations import Relation as LinkedRelation
-    from dpweave.privacy.window import Units
 
 
 MANY_CELLS = 1_000
@@ -160,7 +161,7 @@ def _sigma(plan: Plan, task: Task, rho: float) -> float | None:
             rho = rho / len(measured_columns(plan, task.table))
         case "domains" if not is_category(plan, task):
             rho = _quantile_share(plan, task, rho)
-            l2 = min(l2, many(plan, task.table)) if is_centred(plan, task.table) else l2
+            l2 = min(l2, many(plan, task.table)) if table_way(plan, task.table) is Way.CENTRED else l2
     return gaussian_sigma(l2, rho)
 
 
@@ -171,30 +172,31 @@ def _served(plan: Plan, allocation: Allocation) -> Iterable[ServedWorkload]:
         weight = workload.declared.weight
         part = weight / (1 + sum(favoured(plan, task).values()))
         view = task_view(plan, task)
-        l2 = moved(plan, view, workload.names)
+        l2 = moved(plan, view, workload.names, way=task_way(plan, task))
         cells = math.prod(seen_codes(plan, workload.base, a, view.linked) for a in workload.attributes)
         sigma = gaussian_sigma(l2, part * allocation.tasks[task])
-        relation = next((r for r in relations(plan) if link_task(r) == task and is_summed_by_unit(plan, r)), None)
-        units = None if relation is None else units_of(plan.promise, relation.view)
-        if relation is not None and units is not None and units.columns is None:
-            sigma = _unit_sum_noise(plan, relation, workload.names, units=units, rho=allocation.tasks[task])
+        relation = next((r for r in relations(plan) if link_task(r) == task), None)
+        if relation is not None and relation_way(plan, relation) is Way.CODED:
+            sigma = _coded_noise(plan, relation, workload.names, rho=allocation.tasks[task])
         yield ServedWorkload(workload.declared.columns, weight, task.name, cells, sigma)
 
 
-def _unit_sum_noise(plan: Plan, relation: LinkedRelation, names: Sequence[str], *, units: Units, rho: float) -> float:
-    """Noise of a count over ``names`` in the unit sum that serves all workloads with
+def _coded_noise(plan: Plan, relation: LinkedRelation, names: Sequence[str], *, rho: float) -> float:
+    """Noise of a count over ``names`` in the question that serves all workloads with
     these left columns, if values are evenly spread.
     """
+    units = units_of(plan.promise, relation.view)
+    assert units is not None, "only rows of units are counted so"
     weights = favoured(plan, link_task(relation))
     left, right = ({c: even_margin(n) for c, n in side.items()} for side in varying(plan, relation))
     own = tuple(c for c in names if c in left)
     wanted = tuple(c for c in right if c in names)
     alike = {columns: w for columns, w in weights.items() if {c for c in columns if c in left} == set(own)}
     sets = list(inner_sets(tuple(c for c in right if c in columns) for columns in alike))
-    unit_sum = PublicRowSums.even(left, right, units=units, sets=sets).unit_sum(own, sets, declared=True)
-    scales = [s for code, s in zip(unit_sum.codes, unit_sum.scales, strict=True) if tuple(c for c, _ in code) == wanted]
-    rho *= (1 - FIRST) * sum(alike.values()) / (1 + sum(weights.values()))
-    return gaussian_sigma(unit_sum.clip, rho) * (sum(scales) / len(scales) if scales else max(unit_sum.scales))
+    question = PublicRowSums.even(left, right, units=units, sets=sets).question(own, sets, declared=True)
+    noise = question.noise(rho * (1 - FIRST) * sum(alike.values()) / (1 + sum(weights.values())))
+    asked = [x for code, x in zip(question.codes, noise, strict=True) if tuple(c for c, _ in code) == wanted]
+    return float(np.mean(asked) if asked else noise.max())
 
 
 def _unserved(plan: Plan, tables: Sequence[TableOutlook]) -> Iterable[str]:
@@ -225,7 +227,7 @@ def _worst_l2(plan: Plan, task: Task, *, ordinary: bool = True) -> float:
     kept = [name for name in names if not parse_presence(name)] if ordinary else names
     single: list[tuple[str, ...]] = [(name,) for name in kept or names] or [()]
     if task.group == "tables":
-        return max(moved(plan, view, columns) for columns in single)
+        return max(moved(plan, view, columns, way=table_way(plan, task.table)) for columns in single)
     return max(movement(plan.promise, view, columns, unit).l2 for unit in plan.promise.protected for columns in single)
 
 

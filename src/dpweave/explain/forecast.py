@@ -16,12 +16,13 @@ from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from dpweave.budget.priorities import codes, moved, seen_rows, varying
-from dpweave.budget.tasks import is_clipped, is_learned, is_owned, is_summed_by_unit, link_task
+from dpweave.budget.tasks import is_learned, link_task
+from dpweave.budget.ways_of_counting import relation_way
 from dpweave.links.wiring.wire import SLICE_CELLS, WHOLE_CELLS
-from dpweave.measure.clipped_counts import USUAL
+from dpweave.measure.question import Way
 from dpweave.plan.explanation import Forecast, LinkForecast
 from dpweave.plan.relations import model_columns, relations
-from dpweave.privacy.sensitivity import movement, units_of
+from dpweave.privacy.sensitivity import units_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,10 +56,10 @@ def forecast(plan: Plan, allocation: Allocation, mechanisms: Mapping[str, str]) 
 
 
 class Predicted(NamedTuple):
-    """A relation's forecast, and the components of its links that counts would tell something of."""
+    """A relation's forecast, and the components of its links that counts would inform of."""
 
     links: LinkForecast
-    told: tuple[Workload, ...]
+    informed: tuple[Workload, ...]
 
 
 def predictions(plan: Plan, allocation: Allocation, *, bounds: bool = True) -> dict[Relation, Predicted]:
@@ -73,13 +74,12 @@ def _predicted(plan: Plan, allocation: Allocation, relation: Relation, *, bounds
     rows = seen_rows(plan, relation.table)
     k = plan.k if len(left) + len(right) <= MOST_COLUMNS else 2
     rho = allocation.tasks[link_task(relation)]
-    summed_by_unit = units_of(plan.promise, relation.view) if is_summed_by_unit(plan, relation) else None
-    summed_by_unit = None if summed_by_unit is None or summed_by_unit.columns is not None else summed_by_unit
-    found = predict_error(left, right, k=k, rho=rho, l2=_hidden(plan, relation), links=rows, units=summed_by_unit)
+    coded = units_of(plan.promise, relation.view) if relation_way(plan, relation) is Way.CODED else None
+    found = predict_error(left, right, k=k, rho=rho, l2=_hidden(plan, relation), links=rows, units=coded)
     best = None
-    # Where links are counted in unit sums, a bound costs next to nothing by itself.
+    # Where links are counted by values of public rows, a bound costs next to nothing by itself.
     owner = _owner(plan, relation) if bounds else None
-    if owner is not None and owner.max_degree and plan.table[relation.table].rows and summed_by_unit is None:
+    if owner is not None and owner.max_degree and plan.table[relation.table].rows and coded is None:
         best = recommend_degree(
             left,
             right,
@@ -102,18 +102,16 @@ def _predicted(plan: Plan, allocation: Allocation, relation: Relation, *, bounds
         best_k=found.order,
         best_max_degree=best,
     )
-    return Predicted(links, found.heard)
+    return Predicted(links, found.informed)
 
 
 def _hidden(plan: Plan, relation: Relation, *, times: float = 1.0) -> float:
     """What noise has to hide of one unit in counts of a relation, if its bounds are ``times`` as high."""
     left, right = varying(plan, relation)
-    if is_owned(plan, relation):
-        return moved(plan, relation.view, (next(iter(left)), next(iter(right))), times=times)
-    if is_clipped(plan, relation):
-        return USUAL
-    names = tuple(name for name, _ in relation.view.columns)
-    return times * max(movement(plan.promise, relation.view, names, unit).l2 for unit in plan.promise.protected)
+    way = relation_way(plan, relation)
+    some = (next(iter(left)), next(iter(right)))
+    every = tuple(name for name, _ in relation.view.columns)
+    return moved(plan, relation.view, some if way is Way.CENTRED else every, way=way, times=times)
 
 
 def _owner(plan: Plan, relation: Relation) -> KeyPlan | None:

@@ -5,6 +5,7 @@ Lives here:
     ``link_learning``: relation after relation, as weaving comes to it. ``unit_windows``: windows for unit sums.
   - ``link_tables``: ``dw.link()``, for two tables that were made by any mechanism.
   - ``external_rows``: tables made by another mechanism are read and checked.
+  - ``rule_structure``: what the rules of a plan mean for table models.
 
 Does not live here: how a table or a relation is learned (``tables``, ``links``), and what a count costs (``privacy``).
 

@@ -15,17 +15,19 @@ from dpweave.budget.tasks import (
     favoured,
     is_category,
 )
+from dpweave.budget.ways_of_counting import table_way
 from dpweave.engines.opening import open_source
 from dpweave.errors import PlanError, UsageError
 from dpweave.fitting.external_rows import ExternalRows, bring
 from dpweave.fitting.link_learning import learn_links, learn_popularity
 from dpweave.fitting.measured_sizes import count_degrees, group_degrees, known_sizes, measure_sizes
+from dpweave.fitting.rule_structure import with_dependencies, with_zeros
 from dpweave.fitting.unit_windows import unit_window
+from dpweave.measure.question import Way
 from dpweave.model.model import Model, degree_counts, repetitions
 from dpweave.plan.relations import (
     counted_keys,
     derived_codecs,
-    is_centred,
     model_columns,
     relations,
 )
@@ -102,11 +104,16 @@ def fit(
         with report.step("check files, keys and bounds"):
             opened.require_whole(plan.database.names)
             curator.check()
-        elsewhere = _charge_external(book, plan, brought)
         public = {}
         for name in plan.public:
             with report.step(f"read public table {name}"):
                 public[name] = opened.whole(name)
+        rows = {name: external.codes for name, external in brought.items()}
+        models = {
+            name: (model, with_zeros(plan, name, known, public, rows.get(name)))
+            for name, (model, known) in models.items()
+        }
+        elsewhere = _charge_external(book, plan, brought)
         measure_sizes(curator, plan, allocation, report)
         degrees = count_degrees(curator, plan, allocation, report)
         known = known_sizes(plan, curator.release, degrees)
@@ -217,7 +224,7 @@ def _learn_domain(
 
     def measure(bins: Bins, share: float) -> NoisyMarginal:
         curator.set_codec(task.table, task.item, Codec(column, bins))
-        view, unit_sums = View.of_table(task.table, (task.item,)), is_centred(plan, task.table)
+        view, unit_sums = View.of_table(task.table, (task.item,)), table_way(plan, task.table) is not Way.PLAIN
         window = unit_window(curator, view, task.name, sizes, unit_sums=unit_sums)
         return composition(window, [task.item], rho=share)[0]
 
@@ -242,12 +249,13 @@ def _fit_tables(
     shares = {task.table: rho for task, rho in allocation.tasks.items() if task.group == "tables"}
     for name, rho in (dict.fromkeys(declared_costs(plan), 0.0) | shares).items():
         model, structure = models[name]
-        unit_sums = is_centred(plan, name) and plan.table[name].external is None
+        unit_sums = table_way(plan, name) is not Way.PLAIN
         view = View.of_table(name, model_columns(plan, name))
         window: Window = unit_window(curator, view, Task("tables", name).name, sizes, unit_sums=unit_sums)
         workload = _favoured(plan, Task("tables", name), tuple(window.shape))
         with report.step(f"fit table {name}"):
             window, left = centred(window, rho=rho, rows=sizes[name])
+            structure, left = with_dependencies(plan, name, window, structure, rho=left, rows=sizes[name])
             fitted[name] = model.fit(
                 window,
                 rho=left,

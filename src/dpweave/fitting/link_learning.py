@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpweave.budget.tasks import is_clipped, is_owned, is_summed_by_unit, link_method, link_task, popularity_task
+from dpweave.budget.tasks import link_method, link_task, popularity_task
+from dpweave.budget.ways_of_counting import relation_way
 from dpweave.fitting.unit_windows import unit_window
 from dpweave.links.evidence import describe
 from dpweave.links.link_method import LinkModel, Refittable
 from dpweave.links.map_learner import MAP
 from dpweave.links.popularity import MOST_TARGETS, popularity, share_for
 from dpweave.links.relation_model import relation_model
+from dpweave.measure.question import Way
 from dpweave.plan.relations import Relation, has_popular_targets, is_dictated, newcomer_view, relations
 from dpweave.privacy.accounting import subtract
 from dpweave.schema.domain import parse_degree
@@ -117,7 +119,7 @@ def _links_window(
     curator: Curator, blueprint: Blueprint, relation: Relation, longer: Mapping[str, Mapping[str, float]]
 ) -> CuratorWindow:
     """Open the window on the links of a relation. Unit sums know how much ``longer`` than expected vectors were."""
-    unit_sums = any(counted(blueprint.plan, relation) for counted in (is_summed_by_unit, is_clipped, is_owned))
+    unit_sums = relation_way(blueprint.plan, relation) is not Way.PLAIN
     window = unit_window(curator, relation.view, link_task(relation).name, blueprint.sizes, unit_sums=unit_sums)
     if window.units is None:
         return window

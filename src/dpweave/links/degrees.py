@@ -166,6 +166,19 @@ def match_total(degrees: IntArray, total: int, *, cap: int, rng: np.random.Gener
     return whole(fill(wanted, np.full(len(degrees), float(cap)), float(total)), total, rng, shuffle=True)
 
 
+def at_least(degrees: IntArray, least: int, *, rng: np.random.Generator) -> IntArray:
+    """Raise degrees to ``least``, and lower larger ones so that their sum stays, as far as it can.
+
+    >>> at_least(np.array([0, 1, 5]), 1, rng=np.random.default_rng(0))
+    array([1, 1, 4])
+    """
+    if not least or not len(degrees):
+        return degrees
+    over = np.maximum(degrees - least, 0)
+    total = max(int(degrees.sum()) - least * len(degrees), 0)
+    return least + match_total(over, total, cap=max(int(over.max()), -(-total // len(degrees))), rng=rng)
+
+
 def fill(wanted: FloatArray, capacity: FloatArray, total: float) -> FloatArray:
     """Scale ``wanted`` to ``total`` where ``capacity`` allows; what does not fit goes to the others in proportion.
 

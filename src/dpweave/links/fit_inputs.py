@@ -12,14 +12,13 @@ import numpy as np
 from dpweave.errors import UsageError
 from dpweave.links.degrees import whole
 from dpweave.links.row_types import RowTypes
-from dpweave.measure import clipped_counts
-from dpweave.measure.centred_counts import Centre, counts_of, is_owned
-from dpweave.measure.clipped_counts import is_clipped
+from dpweave.measure.centred_counts import Centre
 from dpweave.measure.cross_workloads import Workload, cells
-from dpweave.measure.design import Design, parts, told
+from dpweave.measure.design import Design, informs, parts
+from dpweave.measure.estimates import estimates
 from dpweave.measure.margins import Margin
-from dpweave.measure.public_row_sums import UNSURE, Counted, PublicRowSums, outer, tables
-from dpweave.privacy.window import NoisyUnitSum
+from dpweave.measure.public_row_sums import UNSURE, PublicRowSums, outer
+from dpweave.measure.question import Question
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from dpweave.arrays import FloatArray, IntArray
     from dpweave.links.degrees import Degrees
     from dpweave.links.link_method import LinkProblem
+    from dpweave.measure.estimates import Estimate, SharedNoise
     from dpweave.privacy.window import Columns, Noisy, Units
 
 FIT_CELLS = 1 << 18
@@ -84,7 +84,7 @@ class FitInputs:
         )
 
     def known(self, component: Workload) -> bool:
-        """Whether a component is told by the tables."""
+        """Whether the tables show a component already."""
         return (self.left_known and not component.right) or (self.right_known and not component.left)
 
     @property
@@ -101,7 +101,7 @@ class FitInputs:
         first = {self.workload(columns): weight for columns, weight in (favoured or {}).items()}
         return Design(self.left, self.right, k=k, known=self.known, favoured=first)
 
-    def unit_sums(self, design: Design, units: Units) -> PublicRowSums:
+    def public_row_sums(self, design: Design, units: Units) -> PublicRowSums:
         """What may be counted of the public rows on the right, for the components of a design."""
         sets = dict.fromkeys(t.right for t in design.everything if t.right)
         return PublicRowSums.of(
@@ -113,12 +113,6 @@ class FitInputs:
             sets=list(sets),
             taste=UNSURE if self.left_known else None,
         )
-
-    def is_owned(self, units: Units) -> bool:
-        """Whether links lead from rows to those that own them: then what one unit's
-        rows are together is told by their own columns.
-        """
-        return self.left_known and self.right_known and units.shared.issuperset(self.right)
 
     def centre(self, columns: Columns) -> Centre | None:
         """What is known of counts over ``columns`` before rows are counted: how all rows spread over the left ones."""
@@ -203,6 +197,39 @@ def _representatives(
 
 
 @dataclass(frozen=True)
+class Counted:
+    """Noisy counts over a workload's cells, as a fit sees them.
+
+    ``precision`` is that of each cell, 0 where a cell was not counted but follows from others. ``weight`` is the
+    precision that cells of a table with even noise would have to say as much about columns beyond fewer columns.
+    ``blur`` is the variance of noise over the right columns once fewer columns are taken out; None where noise is even,
+    and sums over right columns say something too. ``independent`` is the share of right cells that say something of
+    their own.
+    """
+
+    y: FloatArray
+    precision: FloatArray
+    weight: float
+    blur: FloatArray | None = None
+    independent: float = 1.0
+    shared: tuple[tuple[float, SharedNoise], ...] = ()
+    """Where noise is not even, its parts, each with the factor of its variance."""
+
+    @classmethod
+    def of(cls, estimate: Estimate, workload: Workload, margins: Mapping[str, Margin]) -> Counted:
+        """An estimate with its axes in the order of a workload's columns."""
+        order = [estimate.columns.index(c) for c in workload.columns]
+        y, precision = (np.transpose(x, order) for x in (estimate.counts, estimate.precision))
+        if estimate.shared is None:
+            return cls(y, precision, estimate.sigma**-2)
+        ps = [margins[c].p for c in workload.right]
+        blur, independent = estimate.shared.contrasts(ps)
+        worth, even = outer([p * (1 - p) for p in ps]), outer([1 - 2 * p + len(p) * p**2 for p in ps])
+        weight = float((worth * even / blur).sum() / worth.sum())
+        return cls(y, precision, weight, blur, independent, ((1.0, estimate.shared),))
+
+
+@dataclass(frozen=True)
 class Stage:
     """Row types of both sides over the measured columns, and independent wiring of them."""
 
@@ -235,21 +262,21 @@ class Stage:
 
     def components(self) -> list[Workload]:
         """Everything inside a measured clique that can vary."""
-        every = dict.fromkeys(t for s in self.tables for t in self.told(s))
+        every = dict.fromkeys(t for s in self.tables for t in self.informed_by(s))
         margin = self.scene.margin
         return [t for t in every if all(margin[c].size > 1 for c in t.columns)]
 
-    def told(self, clique: Workload) -> list[Workload]:
-        """Components that the counts of a clique tell something of."""
+    def informed_by(self, clique: Workload) -> list[Workload]:
+        """Components that the counts of a clique inform of."""
         return [t for t in parts(clique) if self.tables[clique].blur is None or t.right == clique.right]
 
     def precisions(self) -> dict[Workload, float]:
-        """How precisely the counts tell a coefficient of each component, by the formula of the design."""
+        """How precisely the counts show a coefficient of each component, by the formula of the design."""
         out = dict.fromkeys(self.components(), 0.0)
         for s, counted in self.tables.items():
-            for t in self.told(s):
+            for t in self.informed_by(s):
                 if t in out:
-                    out[t] += counted.weight * self.links**2 * told(s, t, self.scene.margin)
+                    out[t] += counted.weight * self.links**2 * informs(s, t, self.scene.margin)
         return out
 
     def lines(self, component: Workload) -> dict[int, FloatArray]:
@@ -265,7 +292,7 @@ class Stage:
             return out
         for axis, c in enumerate(component.columns):
             count = self.scene.problem.ordered.get(c, 0)
-            if count >= _SHORTEST and not (c in self.scene.right and self._unit_sum):
+            if count >= _SHORTEST and not (c in self.scene.right and self._shares_noise):
                 p = self.scene.margin[c].p
                 found = line(p, count)
                 # The sum along scores x = found / sqrt(p) has the noise of sum x², of even values len(p).
@@ -274,11 +301,11 @@ class Stage:
         return out
 
     @cached_property
-    def _unit_sum(self) -> bool:
+    def _shares_noise(self) -> bool:
         return any(t.blur is not None for t in self.tables.values())
 
-    def heard(self, variance: Mapping[Workload, float], *, least: float) -> list[Workload]:
-        """Components of which the counts tell at least so much, in units of what is known of them before."""
+    def informed(self, variance: Mapping[Workload, float], *, least: float) -> list[Workload]:
+        """Components of which the counts say at least so much, in units of what is known of them before."""
         return [t for t, precision in self.precisions().items() if variance[t] * precision >= least]
 
     @cached_property
@@ -301,10 +328,9 @@ class Stage:
         variances: dict[Workload, FloatArray] = dict.fromkeys(wanted, np.zeros(()))
         weights: dict[Workload, float] = dict.fromkeys(wanted, 0.0)
         freedom: dict[Workload, float] = dict.fromkeys(wanted, 0.0)
-        uneven: set[Workload] = set()
         for s, counted in self.tables.items():
             beyond = counted.y - self.links * self.expected[s]
-            for t in (t for t in self.told(s) if t in wanted):
+            for t in (t for t in self.informed_by(s) if t in wanted):
                 away = tuple(i for i, c in enumerate(s.columns) if c not in t.columns)
                 times = math.prod(beyond.shape[i] for i in away)
                 weight = counted.weight / times
@@ -312,13 +338,11 @@ class Stage:
                 variances[t] = variances[t] + weight**2 * times * self._blur(counted, t)
                 weights[t] += weight
                 freedom[t] += weight * self._freedom(counted, t)
-                uneven |= set() if counted.blur is None else {t}
         for t, total in sums.items():
             table = total / weights[t]
             for axis, c in enumerate(t.columns):
                 table = table - along(self.scene.margin[c].p, axis, table.ndim) * table.sum(axis=axis, keepdims=True)
-            variance, even = variances[t] / weights[t] ** 2, None if t in uneven else 1 / weights[t]
-            yield Residual(t, table, variance, freedom[t] / weights[t], even)
+            yield Residual(t, table, variances[t] / weights[t] ** 2, freedom[t] / weights[t])
 
     def _blur(self, counted: Counted, component: Workload) -> FloatArray:
         """Variance of a table's noise, centred along every axis of ``component``."""
@@ -339,15 +363,13 @@ class Stage:
 class Residual:
     """Counts of a component beyond independent wiring and lower orders, with the variance of their noise cell by cell.
 
-    ``freedom`` is the share of cells that tell something of their own. ``even`` is the
-    variance of a cell before centring, where it is the same for all.
+    ``freedom`` is the share of cells that say something of their own.
     """
 
     component: Workload
     table: FloatArray
     variance: FloatArray
     freedom: float
-    even: float | None
 
 
 def line(p: FloatArray, count: int) -> FloatArray:
@@ -393,29 +415,28 @@ def _mean(several: Sequence[Counted]) -> Counted:
     noise = sum(part**2 / np.where(counted, c.precision, 1.0) for part, c in parts_)
     blurs = [part**2 * c.blur for part, c in parts_ if c.blur is not None]
     blur = np.asarray(sum(blurs)) if len(blurs) == len(several) else None
-    return Counted(y, np.where(counted, 1 / noise, 0.0), weight, blur, min(c.independent for c in several))
+    shared = tuple((part**2 * f, x) for part, c in parts_ for f, x in c.shared) if blur is not None else ()
+    independent = min(c.independent for c in several)
+    return Counted(y, np.where(counted, 1 / noise, 0.0), weight, blur, independent, shared)
 
 
 def _counted(scene: FitInputs, noisy: Noisy) -> dict[Workload, Counted]:
-    columns = noisy.unit_sum.columns if isinstance(noisy, NoisyUnitSum) else noisy.columns
-    unknown = [c for c in columns if c not in scene.left and c not in scene.right]
+    looked = Question.of(noisy).looks_at
+    unknown = [c for c in looked if c not in scene.left and c not in scene.right]
     if unknown:
         raise UsageError(f"measured column {unknown[0]!r} is on neither side of the relation")
-    if is_clipped(noisy):
-        return _counted(scene, clipped_counts.counts_of(noisy, links=scene.links))
-    if isinstance(noisy, NoisyUnitSum):
-        share = scene.reached(noisy.unit_sum.reach)
-        rows = share * scene.rows_in(noisy.unit_sum.columns)
-        if is_owned(noisy, scene.left):
-            return _counted(scene, counts_of(noisy, scene.problem.shape, rows=rows))
-        found = tables(noisy, scene.right, rows)
-        return {w: _scaled(counted, share) for w, counted in found.items() if w.k}
-    workload = scene.workload(columns)
-    if not workload.k:
-        return {}
-    counts = np.transpose(noisy.counts, [columns.index(c) for c in workload.columns]).astype(np.float64)
-    share = scene.reached(workload.columns, total=counts.sum(), noise=noisy.sigma * math.sqrt(counts.size))
-    return {workload: _scaled(Counted(counts, np.full(counts.shape, noisy.sigma**-2), noisy.sigma**-2), share)}
+    share = scene.reached(looked)
+    found = {}
+    for estimate in estimates(noisy, scene.problem.shape, lambda columns: share * scene.rows_in(columns)):
+        workload = scene.workload(estimate.columns)
+        if workload.k:
+            counted, total = Counted.of(estimate, workload, scene.margin), estimate.counts.sum()
+            shown = share
+            if estimate.even:
+                noise = estimate.sigma * math.sqrt(estimate.counts.size)
+                shown = scene.reached(workload.columns, total=total, noise=noise)
+            found[workload] = _scaled(counted, shown)
+    return found
 
 
 def _scaled(counted: Counted, share: float) -> Counted:
@@ -429,6 +450,7 @@ def _scaled(counted: Counted, share: float) -> Counted:
         precision=counted.precision * share**2,
         weight=counted.weight * share**2,
         blur=blur,
+        shared=tuple((f / share**2, x) for f, x in counted.shared),
     )
 
 

@@ -39,7 +39,8 @@ from dpweave.links.row_types import LinkOperator, RowTypes
 from dpweave.measure.centred_counts import Centred
 from dpweave.measure.clipped_counts import Clipped
 from dpweave.measure.design import SILENT, default_variance
-from dpweave.measure.public_row_sums import FIRST
+from dpweave.measure.public_row_sums import FIRST, PublicRowSums
+from dpweave.measure.question import Way, ask
 from dpweave.privacy.accounting import split
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from dpweave.links.prior_variances import Lean
     from dpweave.measure.cross_workloads import Workload
     from dpweave.measure.design import Design
-    from dpweave.privacy.window import Columns, Noisy, NoisyUnitSum, Window
+    from dpweave.privacy.window import Columns, Noisy, Window
 
 
 _ITERATIONS = 300
@@ -67,6 +68,8 @@ class MAP:
 
     k: int = 3
     favoured: Mapping[Columns, float] = field(default_factory=dict)
+    way: Way = Way.PLAIN
+    """How links are counted where rows are at hand."""
 
     def __post_init__(self) -> None:
         if self.k < 2:
@@ -100,8 +103,8 @@ class MAP:
         progress("wiring", 0.8)
         return LinkResult(draw_links(fit, problem, degrees=degrees, rng=rng), tuple(measured), rho, fit)
 
-    @staticmethod
     def _measure(
+        self,
         window: Window,
         scene: FitInputs,
         design: Design,
@@ -110,39 +113,22 @@ class MAP:
         rho: float,
         progress: Callable[[str, float], None],
     ) -> Sequence[Noisy]:
-        """Measure what the design finds worth it: unit sums where links lead to public rows,
-        else cliques: centred where rows have one owner, clipped where links stay within units.
+        """Measure what the design finds worth it, in the way of counting that was decided on.
 
-        Where it is known how links spread over the left side, a small part counts all
-        links first, and unit sums are centred around that.
+        Counts are plain where rows are on a server, so that the window knows of no units.
         """
         counts: Centred | Clipped | Window = window
-        if window.units is not None and scene.is_owned(window.units):
-            counts = Centred(window, window.units, scene.centre, scene.links)
-        elif window.units is not None and scene.problem.home is not None and window.units.hold(window.shape):
-            counts = Clipped(window, window.units, scene.links)
-        elif window.units is not None and window.units.hold(window.shape):
-            unit_sums = scene.unit_sums(design, window.units)
-            counting, made = design.counting(unit_sums)
-            if counting.telling:
-                progress("measuring", 0.1)
-                first: tuple[NoisyUnitSum, ...] = ()
-                if scene.left_known:
-                    start, rho = split(rho, [FIRST, 1 - FIRST])
-                    every = unit_sums.balanced(
-                        unit_sums.unit_sum((), list(unit_sums.share)), rho=start, links=scene.links
-                    )
-                    first = window.measure_unit_sums([every], rho=start)
-                    unit_sums = unit_sums.around(*first, links=scene.links)
-                    counting, made = design.counting(unit_sums)
-                shares = counting.solve(variance, [b.clip for b in made], rho=rho, links=scene.links)
-                picked = [(made[i], float(shares[i])) for i in np.flatnonzero(shares)]
-                if scene.left_known:
-                    picked = [(unit_sums.settled(b, rho=rho * share, links=scene.links), share) for b, share in picked]
-                return (
-                    *first,
-                    *window.measure_unit_sums([b for b, _ in picked], rho=rho, weights=[s for _, s in picked]),
-                )
+        if window.units is not None:
+            match self.way:
+                case Way.CENTRED:
+                    counts = Centred(window, window.units, scene.centre, scene.links)
+                case Way.CLIPPED:
+                    counts = Clipped(window, window.units, scene.links)
+                case Way.CODED:
+                    sums = scene.public_row_sums(design, window.units)
+                    if design.counting(sums)[0].informative:
+                        progress("measuring", 0.1)
+                        return _measure_coded(window, scene, design, sums, variance, rho=rho)
         l2 = [counts.l2(s.columns) for s in design.cliques]
         shares = design.solve(variance, l2, rho=rho, links=scene.links)
         chosen = np.flatnonzero(shares)
@@ -188,6 +174,26 @@ class MAP:
         return LinkFit.restore(state, arrays)
 
 
+def _measure_coded(
+    window: Window, scene: FitInputs, design: Design, sums: PublicRowSums, variance: FloatArray, *, rho: float
+) -> Sequence[Noisy]:
+    """Count links by the values of public rows. Where it is known how links spread over the left side, a small part
+    counts all links first, and the others are counted around that.
+    """
+    first: tuple[Noisy, ...] = ()
+    if scene.left_known:
+        start, rho = split(rho, [FIRST, 1 - FIRST])
+        every = sums.balanced(sums.question((), list(sums.share)), rho=start, links=scene.links)
+        first = ask(window, [every], rho=start)
+        sums = sums.around(*first, links=scene.links)
+    counting, made = design.counting(sums)
+    shares = counting.solve(variance, [q.clip for q in made], rho=rho, links=scene.links)
+    picked = [(made[i], float(shares[i])) for i in np.flatnonzero(shares)]
+    if scene.left_known:
+        picked = [(sums.settled(q, rho=rho * share, links=scene.links), share) for q, share in picked]
+    return (*first, *ask(window, [q for q, _ in picked], rho=rho, weights=[share for _, share in picked]))
+
+
 def fit_links(
     problem: LinkProblem,
     measured: Sequence[Noisy],
@@ -212,11 +218,11 @@ class _Coordinates:
     """
 
     def __init__(
-        self, stage: Stage, operator: LinkOperator, variance: Mapping[Workload, Lean], heard: Sequence[Workload]
+        self, stage: Stage, operator: LinkOperator, variance: Mapping[Workload, Lean], informed: Sequence[Workload]
     ) -> None:
-        known = stage.precisions()
+        precisions = stage.precisions()
         shapes: dict[tuple[tuple[int, ...], tuple[int, ...]], list[Workload]] = {}
-        for t in heard:
+        for t in informed:
             shape = tuple(stage.scene.margin[c].size for c in t.columns)
             shapes.setdefault((shape, tuple(stage.lines(t))), []).append(t)
         self.groups = list(shapes.values())
@@ -242,10 +248,10 @@ class _Coordinates:
         ]
         self._prior, self._width = [], []
         for (shape, _), group in shapes.items():
-            leans = np.array([variance[t] for t in group]).T
-            told = np.array([known[t] for t in group])
-            self._prior.append([along(np.sqrt(v), 0, len(shape) + 1) for v in leans])
-            self._width.append([along((1 + v * told) ** -0.5, 0, len(shape) + 1) for v in leans])
+            variances = np.array([variance[t] for t in group]).T
+            precision = np.array([precisions[t] for t in group])
+            self._prior.append([along(np.sqrt(v), 0, len(shape) + 1) for v in variances])
+            self._width.append([along((1 + v * precision) ** -0.5, 0, len(shape) + 1) for v in variances])
         self._starts = np.cumsum([0] + [w.size for w in self._where])
         self._answers = operator.mask.shape
         self.size = int(self._starts[-1])
@@ -317,8 +323,8 @@ class _Slack:
     blocks: Mapping[Workload, tuple[slice, slice]]
 
     @classmethod
-    def of(cls, stage: Stage, operator: LinkOperator, heard: Sequence[Workload]) -> _Slack | None:
-        loose = [t for t in heard if stage.scene.fixed(t)]
+    def of(cls, stage: Stage, operator: LinkOperator, informed: Sequence[Workload]) -> _Slack | None:
+        loose = [t for t in informed if stage.scene.fixed(t)]
         if not loose:
             return None
         one = RowTypes(
@@ -329,8 +335,8 @@ class _Slack:
 
     def move(self, given: FloatArray, theta: FloatArray) -> FloatArray:
         """Masses of the row types under θ; they add up to one."""
-        lean = self.outside.adjoint(self.outside.stack({t: theta[b] for t, b in self.blocks.items()}))
-        mass = given * np.exp(lean - lean.max())
+        log_odds = self.outside.adjoint(self.outside.stack({t: theta[b] for t, b in self.blocks.items()}))
+        mass = given * np.exp(log_odds - log_odds.max())
         return np.asarray(mass / mass.sum())
 
     def slope(self, pull: FloatArray, out: FloatArray) -> None:
@@ -344,11 +350,13 @@ def _maximise(stage: Stage, variance: Mapping[Workload, Lean]) -> LinkFit:
     """Minimise the objective by L-BFGS from independent wiring."""
     from scipy.optimize import minimize
 
-    heard = stage.heard({t: max(lean) for t, lean in variance.items()}, least=SILENT)
-    if not heard:
+    informed = stage.informed({t: max(lean) for t, lean in variance.items()}, least=SILENT)
+    if not informed:
         return LinkFit(stage.scene.problem.shape, {}, 0, converged=True)
-    tables = {s: t for s, t in stage.tables.items() if t.blur is None or not set(heard).isdisjoint(stage.told(s))}
-    operator = LinkOperator(stage.left, stage.right, tuple(dict.fromkeys([*heard, *tables])))
+    tables = {
+        s: t for s, t in stage.tables.items() if t.blur is None or not set(informed).isdisjoint(stage.informed_by(s))
+    }
+    operator = LinkOperator(stage.left, stage.right, tuple(dict.fromkeys([*informed, *tables])))
     target = operator.stack({s: t.y for s, t in tables.items()})
     precision = operator.stack({s: t.precision for s, t in tables.items()})
     # Types may be a sample (ALGORITHMS B4), which has too many or too few of a value,
@@ -359,12 +367,12 @@ def _maximise(stage: Stage, variance: Mapping[Workload, Lean]) -> LinkFit:
     sampled = operator.histogram(stage.base)
     times, unseen = np.divide(chance, sampled, out=np.zeros_like(chance), where=sampled > 0), chance * (sampled <= 0)
     base = np.log(np.maximum(stage.base, 1e-300))
-    place = _Coordinates(stage, operator, variance, heard)
+    place = _Coordinates(stage, operator, variance, informed)
     # Where one side's margin is given, P is conditional on it: a row (or column) has
     # its mass, up to the margin's slack.
     axis = {None: None, 0: 1, 1: 0}[stage.scene.given]
     given = np.maximum(stage.base.sum(axis=axis, keepdims=True), 1e-300)
-    slack = _Slack.of(stage, operator, heard)
+    slack = _Slack.of(stage, operator, informed)
 
     def spread(theta: FloatArray) -> tuple[FloatArray, FloatArray]:
         mass = given if slack is None else slack.move(given, theta)
@@ -376,8 +384,8 @@ def _maximise(stage: Stage, variance: Mapping[Workload, Lean]) -> LinkFit:
 
     def objective(x: FloatArray) -> tuple[float, FloatArray]:
         z = place.whitened(x)
-        leans = place.deviations(z)
-        p, mass = spread(place.stacked(leans))
+        deviations = place.deviations(z)
+        p, mass = spread(place.stacked(deviations))
         off = stage.links * (times * operator.histogram(p) + unseen) - target
         pull = operator.laid_out(times * precision * off * stage.links)
         mean = (p * pull).sum(axis=axis, keepdims=True) / mass
@@ -386,7 +394,7 @@ def _maximise(stage: Stage, variance: Mapping[Workload, Lean]) -> LinkFit:
         slope = operator.histogram(pull)
         if slack is not None:
             slack.slope(mass * (mean - (mass * mean).sum()), slope)
-        gradient = z + place.gradient(slope, leans)
+        gradient = z + place.gradient(slope, deviations)
         return float(0.5 * (precision * off**2).sum() + 0.5 * z @ z), place.whitened(gradient)
 
     result = minimize(
@@ -396,10 +404,10 @@ def _maximise(stage: Stage, variance: Mapping[Workload, Lean]) -> LinkFit:
         method="L-BFGS-B",
         options={"maxiter": _ITERATIONS, "ftol": _ENOUGH, "maxcor": 20},
     )
-    leans = place.deviations(place.whitened(result.x))
-    answers = operator.unstack(times * operator.histogram(spread(place.stacked(leans))[0]) + unseen)
+    deviations = place.deviations(place.whitened(result.x))
+    answers = operator.unstack(times * operator.histogram(spread(place.stacked(deviations))[0]) + unseen)
     joint = {s: (answers[s] / answers[s].sum(), t.weight) for s, t in tables.items()}
-    bent = [_bent(off) for off in leans]
+    bent = [_bent(off) for off in deviations]
     theta = {t: bent[i][j] for i, group in enumerate(place.groups) for j, t in enumerate(group)}
     loose = {t: table for t, table in theta.items() if stage.scene.fixed(t)}
     firm = {t: table for t, table in theta.items() if t not in loose}

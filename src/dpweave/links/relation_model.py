@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dpweave.budget.tasks import favoured, link_method, link_task
+from dpweave.budget.ways_of_counting import relation_way
 from dpweave.links.link_method import LinkModel, link_model
 from dpweave.measure.cross_workloads import cross_workloads
 
@@ -18,8 +19,8 @@ def relation_model(plan: Plan, relation: Relation) -> LinkModel:
     method = link_method(plan, relation.table, relation.key)
     k = min(plan.k, len(relation.left) + len(relation.right))
     if method != "pgd":
-        favour = favoured(plan, link_task(relation))
-        return link_model(method) if method == "random" else link_model(method, k=k, favoured=favour)
+        favour, way = favoured(plan, link_task(relation)), relation_way(plan, relation)
+        return link_model(method) if method == "random" else link_model(method, k=k, favoured=favour, way=way)
     every = len(cross_workloads([n for n, _ in relation.left], [n for n, _ in relation.right], k=k))
     choices = min(3, every)
     return link_model(method, k=k, K=choices, T=max(1, min(15, every // choices)))

@@ -3,11 +3,14 @@
 Lives here:
   - ``design``: which counts are worth their noise. ``margins``: shares of values.
     ``cross_workloads``: sets of columns on both sides of a relation.
-  - ``centred_counts``, ``clipped_counts``, ``public_row_sums``: three ways to count rows of units with little noise.
   - ``expected_error``: how far off counts with noise are, in one figure.
+  - ``question``: one question, which knows its noise and asks itself. ``estimates``: what its answer says.
+  - ``centred_counts``, ``clipped_counts``, ``public_row_sums``: how to put questions about rows of units with little
+    noise.
+  - ``dependence``: whether columns go together beyond chance.
   - ``purse``: what a client may still spend.
 
 Does not live here: exact counts and noise (``privacy``), and the plan.
 
-Start with ``design``.
+Start with ``question``.
 """

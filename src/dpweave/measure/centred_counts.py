@@ -13,29 +13,29 @@ columns:
 for a unit with :math:`m_u` rows, where t is by which part of it a unit's own share of a cell typically differs from
 that of all, and :math:`\delta` how far :math:`\mu` may be off. Rows drawn like all others have length :math:`\sqrt{m}`,
 and with tastes of t = 0.4 it is a fraction of m still. The clip is the length of a large unit's vector, with some room.
-Counts are had back by adding :math:`\mu` times the rows, which is right however far :math:`\mu` is off
-(:func:`counts_of`).
+Adding :math:`\mu` times the rows gives the counts themselves, which is right however far :math:`\mu` is off
+(:func:`dpweave.measure.estimates.restored`).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from dpweave.measure.public_row_sums import KEPT, ROOM, UNFELT, clip_at, uncentred
-from dpweave.privacy.accounting import split, subtract
-from dpweave.privacy.window import NoisyMarginal, UnitSum
+from dpweave.measure.public_row_sums import KEPT, ROOM, UNFELT, clip_at
+from dpweave.measure.question import Question, ask
 from dpweave.schema.domain import MAX_CELLS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from dpweave.arrays import FloatArray
-    from dpweave.privacy.window import Columns, Noisy, NoisyUnitSum, Units, Window
+    from dpweave.privacy.window import Columns, Noisy, Units, Window
 
 TASTE = 0.4
 """Relative standard deviation of a unit's own share of a cell around that of all rows."""
@@ -98,24 +98,10 @@ class Centred:
     def measure(
         self, cliques: Sequence[Columns], *, rho: float, weights: Sequence[float] | None = None
     ) -> tuple[Noisy, ...]:
-        """Noisy counts for each clique, plain or as centred unit sums, for ``rho`` in all."""
-        weights = [1.0] * len(cliques) if weights is None else list(weights)
-        short = {i: found for i, clique in enumerate(cliques) if (found := self._short(clique)) is not None}
-        plain = [i for i in range(len(cliques)) if i not in short]
-        out: dict[int, Noisy] = {}
-        if plain:
-            share = split(rho, [sum(weights[i] for i in some) for some in (plain, short)])[0] if short else rho
-            asked = self.window.measure([cliques[i] for i in plain], rho=share, weights=[weights[i] for i in plain])
-            out |= dict(zip(plain, asked, strict=True))
-            rho = subtract(rho, share)
-        if short:
-            own = [weights[i] for i in short]
-            made = [
-                self._bag(centre, clip, rho=rho * w / sum(own))
-                for (centre, clip), w in zip(short.values(), own, strict=True)
-            ]
-            out |= dict(zip(short, self.window.measure_unit_sums(made, rho=rho, weights=own), strict=True))
-        return tuple(out[i] for i in range(len(cliques)))
+        """Noisy counts for each clique, plain or centred, for ``rho`` in all."""
+        found = {clique: self._short(clique) for clique in cliques}
+        asked = [Question(c) if (short := found[c]) is None else partial(self.question, *short) for c in cliques]
+        return ask(self.window, asked, rho=rho, weights=weights)
 
     def _short(self, columns: Columns) -> tuple[Centre, float] | None:
         """The centre of ``columns`` and the clip, where centred counts take less noise than plain ones."""
@@ -132,8 +118,8 @@ class Centred:
     def _cells(self, columns: Columns) -> int:
         return math.prod(self.window.shape[c] for c in columns)
 
-    def _bag(self, centre: Centre, clip: float, *, rho: float) -> UnitSum:
-        """The unit sum of all cells, its clip at a balance of noise and what scaling makes wrong.
+    def question(self, centre: Centre, clip: float, rho: float) -> Question:
+        """All cells around their centre, the clip at a balance of noise and what scaling makes wrong.
         Where noise is hardly felt it is widened: with ample budgets nobody is scaled down.
         """
         values = product(*(range(self.window.shape[c]) for c in centre.over))
@@ -147,7 +133,7 @@ class Centred:
             noise, wrong = clip / math.sqrt(math.pi * rho), DIFFERENT * rows / cells
             clip *= clip_at(self.units, lambda m: _length(m, centre.alike, centre.doubt), noise=noise, wrong=wrong)
         clip = min(max(clip, math.sqrt(2 * rho) * max(UNFELT * chance, FAINT * rows / cells)), longest)
-        return UnitSum(centre.beside, codes, (1 / apart, *(1.0,) * share.size), clip, (0.0, *share.tolist()))
+        return Question(centre.beside, codes, (1 / apart, *(1.0,) * share.size), clip, (0.0, *share.tolist()))
 
 
 def clip_for(rows: float, alike: float, doubt: float = 0.0, *, kept: float = KEPT) -> float:
@@ -161,23 +147,3 @@ def clip_for(rows: float, alike: float, doubt: float = 0.0, *, kept: float = KEP
 
 def _length(rows: float, alike: float, doubt: float) -> float:
     return math.sqrt(rows**2 * (TASTE**2 * alike + doubt) + rows * (1 - alike))
-
-
-def is_owned(noisy: Noisy, left: Mapping[str, object]) -> TypeGuard[NoisyUnitSum]:
-    """Whether counts are of a unit sum that looks at rows which hold a key, with
-    columns of ``left``, and not at where it leads.
-    """
-    if isinstance(noisy, NoisyMarginal):
-        return False
-    looked = {c for code in noisy.unit_sum.codes for c, _ in code}
-    return bool(looked) and looked <= left.keys()
-
-
-def counts_of(noisy: NoisyUnitSum, shape: Mapping[str, int], *, rows: FloatArray) -> NoisyMarginal:
-    """Counts over a centred unit sum's columns and those of its codes, given about how
-    many rows there are in each cell of its columns.
-    """
-    shown, _ = uncentred(noisy, np.maximum(rows, 0.0))
-    over = tuple(c for c, _ in noisy.unit_sum.codes[-1])
-    counts = shown.counts[..., 1:].reshape((*rows.shape, *(shape[c] for c in over)))
-    return NoisyMarginal((*noisy.unit_sum.columns, *over), np.rint(counts).astype(np.int64), float(shown.noise[-1]))

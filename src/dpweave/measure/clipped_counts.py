@@ -15,13 +15,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeGuard
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpweave.measure.public_row_sums import left_of
-from dpweave.privacy.accounting import split
-from dpweave.privacy.window import NoisyMarginal, NoisyUnitSum, UnitSum
+from dpweave.measure.question import Question, ask
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,28 +51,13 @@ class Clipped:
 
     def measure(
         self, cliques: Sequence[Columns], *, rho: float, weights: Sequence[float] | None = None
-    ) -> tuple[NoisyUnitSum, ...]:
+    ) -> tuple[Noisy, ...]:
         """Noisy counts for each clique, for ``rho`` in all."""
-        shares = split(rho, [1.0] * len(cliques) if weights is None else list(weights))
-        unit_sums = [self._bag(clique, share) for clique, share in zip(cliques, shares, strict=True)]
-        return self.window.measure_unit_sums(unit_sums, rho=rho, weights=weights)
+        return ask(self.window, [partial(self.question, c) for c in cliques], rho=rho, weights=weights)
 
-    def _bag(self, columns: Columns, rho: float) -> UnitSum:
+    def question(self, columns: Columns, rho: float) -> Question:
+        """Whole cells, the clip where noise and what it takes are least together."""
         cells = math.prod(self.window.shape[c] for c in columns)
         clips = np.geomspace(1.0, max(self.units.rows, 1.0), 40)
         wrong = DIFFERENT * self.links / cells * (1 - 1 / TOGETHER) ** clips
-        return UnitSum(columns, ((),), (1.0,), float(clips[np.argmin(clips / math.sqrt(math.pi * rho) + wrong)]))
-
-
-def is_clipped(noisy: Noisy) -> TypeGuard[NoisyUnitSum]:
-    """Whether counts are those of whole cells, clipped."""
-    return isinstance(noisy, NoisyUnitSum) and noisy.unit_sum.codes == ((),) and not noisy.unit_sum.centred
-
-
-def counts_of(noisy: NoisyUnitSum, *, links: float) -> NoisyMarginal:
-    """Clipped counts as a marginal of about so many ``links``, as far as noise lets it
-    be seen how many are left of them.
-    """
-    counts = noisy.counts[..., 0]
-    left = left_of(noisy, np.full(counts.shape, links / counts.size))
-    return NoisyMarginal(noisy.unit_sum.columns, np.rint(counts / left).astype(np.int64), noisy.sigma / left)
+        return Question(columns, clip=float(clips[np.argmin(clips / math.sqrt(math.pi * rho) + wrong)]))

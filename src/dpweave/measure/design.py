@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from dpweave.arrays import FloatArray
-    from dpweave.privacy.window import Columns, Units, UnitSum
+    from dpweave.measure.question import Question
+    from dpweave.privacy.window import Columns, Units
 
 
 FIRST_ORDER = 0.05**2
@@ -138,13 +139,13 @@ class Design:
         self.cliques = [s for s in small if any(t in at for t in parts(s))]
         reserved = np.array([wanted.get(s, 0.0) for s in self.cliques])
         self.reserved = reserved / (1 + reserved.sum())
-        entries = [(i, at[t], told(s, t, margins)) for i, s in enumerate(self.cliques) for t in parts(s) if t in at]
-        self._told = _matrix(sparse, entries, (len(self.cliques), len(self.components)))
+        entries = [(i, at[t], informs(s, t, margins)) for i, s in enumerate(self.cliques) for t in parts(s) if t in at]
+        self._informs = _matrix(sparse, entries, (len(self.cliques), len(self.components)))
         inside = [(i, at[t], 1.0) for i, w in enumerate(self.workloads) for t in parts(w) if t in at]
         self._inside = _matrix(sparse, inside, (len(self.workloads), len(self.components)))
-        self.reach = np.array([math.prod(margins[c].reach for c in t.columns) for t in self.components])
+        self.norms = np.array([math.prod(margins[c].norm for c in t.columns) for t in self.components])
 
-    def counting(self, unit_sums: PublicRowSums) -> tuple[Design, list[UnitSum]]:
+    def counting(self, sums: PublicRowSums) -> tuple[Design, list[Question]]:
         """Return the same design with unit sums over left columns in place of cliques,
         and these unit sums (:mod:`dpweave.measure.public_row_sums`).
 
@@ -162,61 +163,59 @@ class Design:
         usual = [(c, rights, 0.0) for c, rights in sets.items() if any(t.left == c for t in self.components)]
         first = [(c, dict.fromkeys(inner_sets(rights)), sum(rights.values())) for c, rights in asked.items()]
         made = [
-            (unit_sums.unit_sum(c, ((), *(s for s in rights if s)), declared=share > 0), share)
+            (sums.question(c, ((), *(s for s in rights if s)), declared=share > 0), share)
             for c, rights, share in (*first, *usual)
         ]
-        made = [
-            (b, r) for b, r in made if math.prod(unit_sums.left[x].size for x in b.columns) * len(b.codes) <= MAX_CELLS
-        ]
-        lost = any(right not in unit_sums.share for rights in asked.values() for right in rights)
+        made = [(b, r) for b, r in made if math.prod(sums.left[x].size for x in b.columns) * len(b.codes) <= MAX_CELLS]
+        lost = any(right not in sums.share for rights in asked.values() for right in rights)
         out = copy(self)
         out.cliques = [Workload(b.columns, ()) for b, _ in made]
         out.reserved = np.array([share for _, share in made])
         at = {t: i for i, t in enumerate(self.components)}
         entries = []
-        for i, (unit_sum, _) in enumerate(() if lost else made):
+        for i, (question, _) in enumerate(() if lost else made):
             own = {
-                s: told(Workload(unit_sum.columns, ()), Workload(s, ()), unit_sums.left)
-                for r in range(len(unit_sum.columns) + 1)
-                for s in combinations(unit_sum.columns, r)
+                s: informs(Workload(question.columns, ()), Workload(s, ()), sums.left)
+                for r in range(len(question.columns) + 1)
+                for s in combinations(question.columns, r)
             }
-            theirs = unit_sums.told(unit_sum)
+            theirs = sums.informs(question)
             entries += [
                 (i, at[t], own[t.left] * theirs[t.right])
                 for t in self.components
                 if t.left in own and t.right in theirs
             ]
-        out._told = _matrix(sparse, entries, (len(out.cliques), len(self.components)))
+        out._informs = _matrix(sparse, entries, (len(out.cliques), len(self.components)))
         return out, [b for b, _ in made]
 
     @property
-    def telling(self) -> bool:
+    def informative(self) -> bool:
         """Whether anything that may be measured tells of columns of both sides together."""
-        told_of = (self.components[i] for i in np.unique(self._told.nonzero()[1]))
-        return any(t.left and t.right for t in told_of)
+        both = (self.components[i] for i in np.unique(self._informs.nonzero()[1]))
+        return any(t.left and t.right for t in both)
 
     def precision(self, shares: FloatArray, l2: Sequence[float], *, rho: float, links: float) -> FloatArray:
         """Precision of each component's coefficients if the cliques get these ``shares`` of ``rho``."""
         unit = 2 * rho * links**2 / np.asarray(l2, dtype=np.float64) ** 2
-        return np.asarray(self._told.T @ (unit * shares))
+        return np.asarray(self._informs.T @ (unit * shares))
 
     def errors(self, variance: FloatArray, precision: FloatArray) -> FloatArray:
         """Expected L1 error of every workload: at most 2, which is as far as two distributions can be apart."""
-        spread = self._inside @ (self.reach * _posterior(variance, precision)[0])
+        spread = self._inside @ (self.norms * _posterior(variance, precision)[0])
         return np.asarray(np.minimum(_HALF_NORMAL * np.sqrt(spread), _WORST))
 
     def solve(self, variance: FloatArray, l2: Sequence[float], *, rho: float, links: float) -> FloatArray:
         """Shares of ``rho`` that minimise the mean expected error beside what is reserved; too small ones are zero."""
         unit = 2 * rho * links**2 / np.asarray(l2, dtype=np.float64) ** 2
-        told = self._told.multiply(unit[:, None]).tocsr()
+        informs = self._informs.multiply(unit[:, None]).tocsr()
         shares = np.full(len(self.cliques), 1 / len(self.cliques))
         free = 1 - self.reserved.sum()
 
         def value(at: FloatArray) -> tuple[float, FloatArray]:
-            posterior, slope = _posterior(variance, told.T @ (self.reserved + free * at))
-            root = np.sqrt(self._inside @ (self.reach * posterior))
-            gain = (self._inside.T @ (0.5 / np.maximum(root, 1e-300))) * self.reach * slope
-            return float(root.sum()), np.asarray(told @ gain)
+            posterior, slope = _posterior(variance, informs.T @ (self.reserved + free * at))
+            root = np.sqrt(self._inside @ (self.norms * posterior))
+            gain = (self._inside.T @ (0.5 / np.maximum(root, 1e-300))) * self.norms * slope
+            return float(root.sum()), np.asarray(informs @ gain)
 
         error, gain = value(shares)
         step = 1.0
@@ -258,7 +257,7 @@ def _components(lefts: int, rights: int, k: int) -> int:
     return sum(math.comb(lefts, i) * math.comb(rights, j) for i in range(k) for j in range(k) if 0 < i + j <= k)
 
 
-def told(clique: Workload, component: Workload, margins: Mapping[str, Margin]) -> float:
+def informs(clique: Workload, component: Workload, margins: Mapping[str, Margin]) -> float:
     """Precision of a component's coefficients from a clique's counts, for one link and noise of scale 1."""
     return math.prod(margins[c].contrast if c in component.columns else 1 / margins[c].size for c in clique.columns)
 
@@ -276,8 +275,8 @@ class Prediction:
     learned: float
     cliques: tuple[tuple[Columns, float], ...]
     """What would be measured, with its share of the budget, largest first."""
-    heard: tuple[Workload, ...] = ()
-    """Components that the counts would tell something of."""
+    informed: tuple[Workload, ...] = ()
+    """Components that the counts would inform of."""
 
     @property
     def order(self) -> int:
@@ -321,18 +320,18 @@ def predict_error(
     sensitivity, asked = [l2] * len(design.cliques), [s.columns for s in design.cliques]
     if units is not None:
         rights = list(dict.fromkeys(t.right for t in design.everything if t.right))
-        counting, unit_sums = design.counting(PublicRowSums.even(*sides, units=units, sets=rights))
-        if counting.telling:
-            design, sensitivity, rho = counting, [b.clip for b in unit_sums], rho * (1 - FIRST)
-            asked = [(*b.columns, *max(([c for c, _ in code] for code in b.codes), key=len)) for b in unit_sums]
+        counting, questions = design.counting(PublicRowSums.even(*sides, units=units, sets=rights))
+        if counting.informative:
+            design, sensitivity, rho = counting, [q.clip for q in questions], rho * (1 - FIRST)
+            asked = [(*q.columns, *max(([c for c, _ in code] for code in q.codes), key=len)) for q in questions]
     shares = design.solve(variance, sensitivity, rho=rho, links=links)
-    told = design.precision(shares, sensitivity, rho=rho, links=links)
+    precision = design.precision(shares, sensitivity, rho=rho, links=links)
     order = np.argsort(-shares)[: int((shares > 0).sum())]
     return Prediction(
-        float(design.errors(variance, np.zeros_like(told)).mean()),
-        float(design.errors(variance, told).mean()),
+        float(design.errors(variance, np.zeros_like(precision)).mean()),
+        float(design.errors(variance, precision).mean()),
         tuple((asked[i], float(shares[i])) for i in order),
-        tuple(t for t, v, p in zip(design.components, variance, told, strict=True) if v * p >= SILENT),
+        tuple(t for t, v, p in zip(design.components, variance, precision, strict=True) if v * p >= SILENT),
     )
 
 
@@ -364,8 +363,8 @@ def recommend_degree(
         seen = rows * stay * (1 - stay**bound) / (1 - stay)
         hidden = [l2(bound)] * len(design.cliques)
         shares = design.solve(variance, hidden, rho=rho, links=seen)
-        told = design.precision(shares, hidden, rho=rho, links=seen)
-        error = float(design.errors(variance, 1 / (1 / np.maximum(told, 1e-300) + 1 / seen)).mean())
+        precision = design.precision(shares, hidden, rho=rho, links=seen)
+        error = float(design.errors(variance, 1 / (1 / np.maximum(precision, 1e-300) + 1 / seen)).mean())
         if error < least * (1 - 1e-3):
             best, least = bound, error
     return best

@@ -42,7 +42,7 @@ class Margin:
         return float(1 - (self.p**2).sum()) / max(self.size - 1, 1)
 
     @cached_property
-    def reach(self) -> float:
+    def norm(self) -> float:
         r"""Squared L1 norm of a typical contrast of unit variance, :math:`l^2`."""
         return float(np.sqrt(self.p * (1 - self.p)).sum()) ** 2
 

@@ -26,8 +26,8 @@ chance and taste leave, and the code of all rows, on a large scale, shows only h
 
 t being by which part of it units' own shares of a code typically differ from that of all. At first :math:`\pi` is what
 public rows suggest. A small part of the budget then counts all links, without left columns, and the others are centred
-around that (:meth:`PublicRowSums.around`). Counts themselves are had back by adding :math:`\pi_j` times the rows of
-each cell (:func:`uncentred`).
+around that (:meth:`PublicRowSums.around`). Counts themselves are found by adding :math:`\pi_j` times the rows of
+each cell (:func:`dpweave.measure.estimates.restored`).
 """
 
 from __future__ import annotations
@@ -35,12 +35,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from itertools import combinations, product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpweave.measure.cross_workloads import Workload, cells
-from dpweave.privacy.window import NoisyMarginal, NoisyUnitSum, Units, UnitSum
+from dpweave.measure.cross_workloads import cells
+from dpweave.measure.estimates import restored
+from dpweave.measure.question import Question
 from dpweave.schema.domain import MAX_CELLS
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 
     from dpweave.arrays import FloatArray, IntArray
     from dpweave.measure.margins import Margin
-    from dpweave.privacy.window import Code, Columns
+    from dpweave.privacy.window import Code, Columns, Noisy, Units
 
 MOST_CODES = 2_000
 """Codes of a unit sum at most; sets of columns with more are left out."""
@@ -57,9 +58,6 @@ WORTH = (3.0, 1.0, 0.3)
 """What precision is worth for the code of every row, whose noise enters all others, for
 single values and for sets of them.
 """
-
-MOST_CORRELATED = 1_000
-"""Cells of a table at most whose correlations are looked at."""
 
 RAREST = 1e-6
 """Share of links that a code is taken to have at least."""
@@ -80,12 +78,6 @@ TASTE = 0.6
 KEPT = 0.3
 """Length of the code of all rows in a centred unit sum, in units of all others
 together: enough to be seen, and next to nothing of the clip.
-"""
-
-ANY, SPREAD, ROWS_DOUBT, MOST_SCALED = 0.3, 0.1, 0.03, 0.05
-"""Before it is seen, the part of rows that scaling leaves is taken to be 1 give or take
-the first, and in one cell that of all give or take the second; rows per cell are known
-up to the third, relatively. No more is made good than a part of the last.
 """
 
 UNFELT = 0.5
@@ -188,14 +180,14 @@ class PublicRowSums:
                 }
         return cls(share, units, left, right, TASTE)
 
-    def around(self, every: NoisyUnitSum, *, links: float) -> PublicRowSums:
+    def around(self, every: Noisy, *, links: float) -> PublicRowSums:
         """The same with the shares that a noisy unit sum of all ``links`` shows. Before
         it, a share may be off by all of it.
         """
-        shown, _ = uncentred(every, np.array(links))
+        shown = restored(every, lambda _: np.array(links))
         found = {
             code: (y / links, (s / links) ** 2)
-            for code, y, s in zip(shown.unit_sum.codes, shown.counts, shown.noise, strict=True)
+            for code, y, s in zip(Question.of(every).codes, shown.counts, shown.noise, strict=True)
         }
         shares: dict[Columns, dict[Code, float]] = {}
         doubt: dict[Code, float] = {}
@@ -209,12 +201,12 @@ class PublicRowSums:
                 doubt[code] = math.sqrt(p**2 * noise / (p**2 + noise))
         return replace(self, share=shares, taste=TASTE, doubt=doubt)
 
-    def unit_sum(self, columns: Columns, sets: Sequence[Columns], *, declared: bool = False) -> UnitSum:
+    def question(self, columns: Columns, sets: Sequence[Columns], *, declared: bool = False) -> Question:
         """The unit sum over ``columns`` with the codes of some column ``sets``; where
         these were declared, rare codes are worth more.
 
         A centred unit sum has the code of all rows for one thing: to see by how much
-        units were scaled down (:func:`uncentred`).
+        units were scaled down (:func:`dpweave.measure.estimates.restored`).
         """
         shares = {code: p for s in sets for code, p in self.share.get(s, {}).items() if code or self.taste is None}
         alike = math.prod(float((self.left[c].p ** 2).sum()) for c in columns if c not in self.units.shared)
@@ -222,7 +214,7 @@ class PublicRowSums:
         doubt = self.doubt
         seen = {c: min(max(p + doubt.get(c, 0.0), RAREST), 1.0) for c, p in shares.items() if p or c in doubt}
         if not seen:  # too many values for any code: only rows are counted
-            return UnitSum(columns, ((),), (d,), 1.0, (0.0,))
+            return Question(columns, ((),), (d,), 1.0, (0.0,))
         square = {code: self._square(p, d, alike) for code, p in seen.items()}
         worth = {code: WORTH[min(len(code), 2)] / (max(p, FLOOR) if declared else 1.0) for code, p in seen.items()}
         some = {code: (square[code] / worth[code]) ** (1 / 3) for code in seen}
@@ -235,14 +227,14 @@ class PublicRowSums:
             scales, centres = {(): d / (KEPT * length), **scales}, (0.0, *shares.values())
             length *= math.hypot(1.0, KEPT)
         longest = self.units.rows * math.sqrt(sum(1 / scales[c] ** 2 for c in scales if c in seen or not c))
-        return UnitSum(columns, tuple(scales), tuple(scales.values()), min(ROOM * length, longest), centres)
+        return Question(columns, tuple(scales), tuple(scales.values()), min(ROOM * length, longest), centres)
 
     def _square(self, share: float, rows: float, alike: float) -> float:
         """Expected square of what so many ``rows`` of a unit have of a code, which a ``share`` of links has."""
         common, chance = (1.0, alike) if self.taste is None else (self.taste, 1.0)
         return (rows * share * common) ** 2 * alike + rows * share * (1 - share * chance)
 
-    def balanced(self, unit_sum: UnitSum, *, rho: float, links: float) -> UnitSum:
+    def balanced(self, question: Question, *, rho: float, links: float) -> Question:
         r"""A centred unit sum with the clip at which noise and what scaling takes from
         counts of ``links`` are least together.
 
@@ -254,216 +246,54 @@ class PublicRowSums:
         """
         coded = [
             (WORTH[min(len(k), 2)], s, p)
-            for k, s, p in zip(unit_sum.codes, unit_sum.scales, unit_sum.centres, strict=True)
+            for k, s, p in zip(question.codes, question.scales, question.centres, strict=True)
             if k
         ]
         if not coded:
-            return unit_sum
+            return question
         noise = sum(w * s for w, s, _ in coded) / math.sqrt(math.pi * rho)
         count = links * sum(w * p for w, _, p in coded)
-        expected = unit_sum.clip / ROOM
+        expected = question.clip / ROOM
         clip = min(np.geomspace(1, 4, 60) * expected, key=lambda c: c * noise + count * _lost(c / expected))
-        longest = self.units.rows * math.sqrt(sum(1 / s**2 for s in unit_sum.scales))
-        return replace(unit_sum, clip=min(max(unit_sum.clip, float(clip)), max(unit_sum.clip, longest)))
+        longest = self.units.rows * math.sqrt(sum(1 / s**2 for s in question.scales))
+        return replace(question, clip=min(max(question.clip, float(clip)), max(question.clip, longest)))
 
-    def settled(self, unit_sum: UnitSum, *, rho: float, links: float) -> UnitSum:
+    def settled(self, question: Question, *, rho: float, links: float) -> Question:
         """A unit sum with the clip at which noise and what scaling makes wrong are least together (:func:`clip_at`).
 
         Where noise is less than chance it is as long as that allows: then nobody need be scaled down.
         """
-        if len(unit_sum.codes) < 2:
-            return unit_sum
-        scales, shares = (np.array(x[1:]) for x in (unit_sum.scales, unit_sum.centres))
-        worth = np.array([WORTH[min(len(code), 2)] for code in unit_sum.codes[1:]])
-        cells_ = math.prod(self.left[c].size for c in unit_sum.columns)
-        noise = unit_sum.clip * float(worth @ scales) / math.sqrt(math.pi * rho)
-        alike = math.prod(float((self.left[c].p ** 2).sum()) for c in unit_sum.columns if c not in self.units.shared)
+        if len(question.codes) < 2:
+            return question
+        scales, shares = (np.array(x[1:]) for x in (question.scales, question.centres))
+        worth = np.array([WORTH[min(len(code), 2)] for code in question.codes[1:]])
+        cells_ = math.prod(self.left[c].size for c in question.columns)
+        noise = question.clip * float(worth @ scales) / math.sqrt(math.pi * rho)
+        alike = math.prod(float((self.left[c].p ** 2).sum()) for c in question.columns if c not in self.units.shared)
         # As large as shares may well be: noise may have made all of them nothing.
-        likely = [min(p + self.doubt.get(code, 0.0), 1.0) for p, code in zip(shares, unit_sum.codes[1:], strict=True)]
+        likely = [min(p + self.doubt.get(code, 0.0), 1.0) for p, code in zip(shares, question.codes[1:], strict=True)]
 
         def length(rows: float) -> float:
             return math.sqrt(sum(self._square(p, rows, alike) / s**2 for p, s in zip(likely, scales, strict=True)))
 
         wrong = DIFFERENT * links * float(worth @ shares) / cells_
-        clip = unit_sum.clip * clip_at(self.units, length, noise=noise, wrong=wrong)
+        clip = question.clip * clip_at(self.units, length, noise=noise, wrong=wrong)
         wide = UNFELT * math.sqrt(2 * rho * links * (shares * (1 - shares)).sum() / cells_ / (scales**2).sum())
-        longest = self.units.rows * math.sqrt(sum(1 / s**2 for s in unit_sum.scales))
-        return replace(unit_sum, clip=min(max(clip, wide), longest))
+        longest = self.units.rows * math.sqrt(sum(1 / s**2 for s in question.scales))
+        return replace(question, clip=min(max(clip, wide), longest))
 
-    def told(self, unit_sum: UnitSum) -> dict[Columns, float]:
+    def informs(self, question: Question) -> dict[Columns, float]:
         """Precision that a unit sum's counts give the contrasts of each set of right
         columns, for one link and noise of scale 1.
 
-        As :func:`dpweave.measure.design.told`, but for what the unit sum's own columns contribute.
+        As :func:`dpweave.measure.design.informs`, but for what the unit sum's own columns contribute.
         """
         out: dict[Columns, float] = {}
-        for code, scale in zip(unit_sum.codes, unit_sum.scales, strict=True):
+        for code, scale in zip(question.codes, question.scales, strict=True):
             spread = math.prod(float(self.right[c].p[v] * (1 - self.right[c].p[v])) for c, v in code)
             freedom = math.prod(self.right[c].size - 1 for c, _ in code)
             out[_columns(code)] = out.get(_columns(code), 0.0) + spread / scale**2 / freedom
         return out
-
-
-@dataclass(frozen=True)
-class Counted:
-    """Noisy counts over a workload's cells, as a fit sees them.
-
-    ``precision`` is that of each cell, 0 where a cell was not counted but follows from others. ``weight`` is the
-    precision that cells of a table with even noise would have to tell as much about columns beyond fewer columns.
-    ``blur`` is the variance of noise over the right columns once fewer columns are taken out; None where noise is even,
-    and sums over right columns tell something too. ``independent`` is the share of right cells that tell something of
-    their own.
-    """
-
-    y: FloatArray
-    precision: FloatArray
-    weight: float
-    blur: FloatArray | None = None
-    independent: float = 1.0
-
-
-def tables(noisy: NoisyUnitSum, margins: Mapping[str, Margin], rows: FloatArray) -> dict[Workload, Counted]:
-    """Whole tables over a unit sum's columns and each set of columns that its codes look at, as a fit sees them.
-
-    ``rows`` is about how many there are per cell of the unit sum's columns: what a centred unit sum does not count.
-    """
-    kept = np.ones(rows.shape)
-    if noisy.unit_sum.centred:
-        noisy, kept = uncentred(noisy, rows)
-    noise = dict(zip(noisy.unit_sum.codes, noisy.noise**2, strict=True))
-    alike = _by_columns(noisy.unit_sum)
-    out: dict[Workload, Counted] = {}
-    for columns, y in whole_tables(noisy, {c: m.size for c, m in margins.items()}).items():
-        if not columns and not noise[()]:
-            continue  # not counted here
-        precision = np.zeros(y.shape)
-        for i in alike[columns]:
-            precision[_cell(noisy.unit_sum.codes[i])] = kept**2 / noise[noisy.unit_sum.codes[i]]
-        blur, independent = _blur(columns, noise, {c: margins[c].p for c in columns}, alike, noisy.unit_sum)
-        ps = [margins[c].p for c in columns]
-        worth, even = outer([p * (1 - p) for p in ps]), outer([1 - 2 * p + len(p) * p**2 for p in ps])
-        weight = float((worth * even / blur).sum() / worth.sum())
-        out[Workload(noisy.unit_sum.columns, columns)] = Counted(
-            y, precision, weight, blur if columns else None, independent
-        )
-    return out
-
-
-def left_of(noisy: NoisyUnitSum, rows: FloatArray) -> float:
-    """The part that scaling left of all ``rows``, as far as noise lets it be seen; 1 where it does not."""
-    at, total = noisy.unit_sum.codes.index(()), max(float(rows.sum()), 1e-3)
-    doubt = (float(noisy.noise[at]) / total) ** 2 * rows.size
-    left = (float(noisy.counts[..., at].sum()) / total * ANY**2 + doubt) / (ANY**2 + doubt)
-    return min(max(left, MOST_SCALED), 1.0)
-
-
-def uncentred(noisy: NoisyUnitSum, rows: FloatArray) -> tuple[NoisyUnitSum, FloatArray]:
-    r"""Counts of a centred unit sum as those of one without centres, given how many
-    ``rows`` there are per cell of its columns.
-
-    Units that are longer than the clip are scaled down, which pulls counts towards the centres: a group of units with a
-    strong lean of its own loses part of it. But they lose rows alike. So the code of all rows shows which part f of
-    them is left in each cell, and counts are divided by that. With noise, it is shrunk towards the part that is left of
-    all rows. Also returns f in each cell relative to that: noise is that of all cells, and less or more by it.
-    """
-    unit_sum, at = noisy.unit_sum, noisy.unit_sum.codes.index(())
-    some = np.maximum(rows, 1e-3)
-    blur = (float(noisy.noise[at]) / some) ** 2
-    left = left_of(noisy, rows)
-    own = noisy.counts[..., at] / some
-    each = np.clip(left + (own - left) * SPREAD**2 / (SPREAD**2 + ROWS_DOUBT**2 + blur), MOST_SCALED, 1.0)
-    counts = noisy.counts / each[..., np.newaxis] + np.multiply.outer(rows, np.array(unit_sum.centres))
-    counts[..., at] = rows
-    scales = tuple(0.0 if i == at else s / left for i, s in enumerate(unit_sum.scales))
-    return NoisyUnitSum(
-        UnitSum(unit_sum.columns, unit_sum.codes, scales, unit_sum.clip), counts, noisy.sigma
-    ), each / left
-
-
-def _blur(
-    columns: Columns,
-    noise: Mapping[Code, float],
-    p: Mapping[str, FloatArray],
-    alike: Mapping[Columns, Sequence[int]],
-    unit_sum: UnitSum,
-) -> tuple[FloatArray, float]:
-    r"""Variance of each cell of a whole table, centred by :math:`I - p 1^T` along every
-    axis, and the share of cells that tell something of their own.
-
-    Such a cell is linear in what was counted. Put the code that leaves column c out in the place of its commonest
-    value; then along c a value v is :math:`y_v - p_v y_\cdot`, and the commonest value minus the sum of the others.
-    Cells share noise; with correlations R of n cells they are worth :math:`n^2 / \lVert R \rVert_F^2` independent ones.
-    """
-    common = _common(unit_sum, {c: len(p[c]) for c in columns})
-    variance = np.zeros(tuple(len(p[c]) for c in columns))
-    for r in range(len(columns) + 1):
-        for some in combinations(columns, r):
-            for code in (unit_sum.codes[i] for i in alike[some]):
-                variance[tuple(dict(code).get(c, common[c]) for c in columns)] = noise[code]
-    whole: FloatArray = np.sqrt(variance.ravel())
-    mixed: FloatArray = np.ones((1, 1))
-    for axis, c in enumerate(columns):
-        matrix = np.eye(len(p[c]))
-        matrix[:, common[c]] = -p[c]
-        matrix[common[c]] = -1.0
-        matrix[common[c], common[c]] = 1 - p[c][common[c]]
-        if variance.size <= MOST_CORRELATED:
-            mixed = np.asarray(np.kron(mixed, matrix))
-        variance = np.moveaxis(np.tensordot(matrix**2, variance, axes=(1, axis)), 0, axis)
-    if variance.size > MOST_CORRELATED:
-        return variance, 1.0
-    mixed = mixed * whole
-    mixed /= np.sqrt(np.maximum((mixed**2).sum(axis=1, keepdims=True), 1e-300))
-    return variance, variance.size / float(((mixed @ mixed.T) ** 2).sum())
-
-
-def whole_tables(noisy: NoisyUnitSum, shape: Mapping[str, int]) -> dict[Columns, FloatArray]:
-    """Counts over a unit sum's columns and each set of columns that its codes look at:
-    those of commonest values by subtraction.
-    """
-    height = noisy.counts.shape[:-1]
-    alike = _by_columns(noisy.unit_sum)
-    common = _common(noisy.unit_sum, shape)
-    whole: dict[Columns, FloatArray] = {}
-    for columns in sorted(alike, key=len):
-        y = np.zeros(height + tuple(shape[c] for c in columns))
-        for i in alike[columns]:
-            y[_cell(noisy.unit_sum.codes[i])] = noisy.counts[..., i]
-        for axis, c in enumerate(columns, start=len(height)):
-            at = (slice(None),) * axis + (common[c],)
-            y[at] = 0.0
-            y[at] = whole[tuple(x for x in columns if x != c)] - y.sum(axis=axis)
-        whole[columns] = y
-    return whole
-
-
-def marginals(
-    noisy: NoisyUnitSum, shape: Mapping[str, int], rows: FloatArray
-) -> list[tuple[NoisyMarginal, FloatArray | None]]:
-    """A unit sum's counts with one column of the public rows at a time, for people, and
-    the covariance of noise between that column's values.
-
-    The noise in the marginal itself is that of the noisiest cell. ``rows`` as in :func:`tables`.
-    """
-    if noisy.unit_sum.centred:
-        noisy, _ = uncentred(noisy, rows)
-    unit_sum, single = noisy.unit_sum, [i for i, code in enumerate(noisy.unit_sum.codes) if len(code) <= 1]
-    small = UnitSum(
-        unit_sum.columns,
-        tuple(unit_sum.codes[i] for i in single),
-        tuple(unit_sum.scales[i] for i in single),
-        unit_sum.clip,
-    )
-    # Whole tables are linear in counts: of each code's noise alone they show where it goes.
-    alone = whole_tables(NoisyUnitSum(small, np.diag(noisy.noise[single]), noisy.sigma), shape)
-    out: list[tuple[NoisyMarginal, FloatArray | None]] = []
-    for columns, y in whole_tables(NoisyUnitSum(small, noisy.counts[..., single], noisy.sigma), shape).items():
-        cover = np.atleast_2d(alone[columns].T @ alone[columns])
-        worst = math.sqrt(float(cover.diagonal().max()))
-        if worst > 0:  # rows per cell are not counted in a centred unit sum
-            counts = NoisyMarginal(unit_sum.columns + columns, np.rint(y).astype(np.int64), worst)
-            out.append((counts, cover if columns else None))
-    return out
 
 
 def _lost(room: float) -> float:
@@ -494,6 +324,7 @@ def clip_at(units: Units, length: Callable[[float], float], *, noise: float, wro
     are longer, and if they were scaled down more, rare codes would come out rarer. So a unit of mean size has
     room for what chance does to its ``length``. Where the mean is not known, units are all taken to be large.
 
+    >>> from dpweave.privacy.window import Units
     >>> units = Units(1000, frozenset(), mean=100.0)
     >>> [round(clip_at(units, lambda rows: rows, noise=1.0, wrong=x), 2) for x in (1.0, 2.0, 10.0, 100.0)]
     [0.43, 0.6, 1.13, 1.9]
@@ -512,25 +343,6 @@ def clip_at(units: Units, length: Callable[[float], float], *, noise: float, wro
 
 def _columns(code: Code) -> Columns:
     return tuple(c for c, _ in code)
-
-
-def _common(unit_sum: UnitSum, shape: Mapping[str, int]) -> dict[str, int]:
-    """The value of each column that no code asks for."""
-    coded = {pair for code in unit_sum.codes for pair in code}
-    return {c: next(v for v in range(shape[c]) if (c, v) not in coded) for c in shape}
-
-
-def _by_columns(unit_sum: UnitSum) -> dict[Columns, list[int]]:
-    """Places of a unit sum's codes, by the columns they look at."""
-    out: dict[Columns, list[int]] = {}
-    for i, code in enumerate(unit_sum.codes):
-        out.setdefault(_columns(code), []).append(i)
-    return out
-
-
-def _cell(code: Code) -> Any:
-    """Where a code's counts lie in a table over a unit sum's columns and its own."""
-    return (..., *(v for _, v in code))
 
 
 def outer(factors: Sequence[FloatArray]) -> FloatArray:

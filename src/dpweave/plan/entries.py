@@ -114,6 +114,8 @@ class KeyPlan:
     """For a key of a table to itself: no row leads back to itself, by this and the table's other acyclic keys."""
     within: bool = False
     """For a linking key: rows lead to rows of their own unit alone."""
+    min_degree: int = 0
+    """For an owning key: the fewest rows that one owner has; declared, so that every copy keeps it."""
 
 
 @dataclass(frozen=True)
@@ -327,6 +329,8 @@ def _key_to_dict(plan: KeyPlan) -> dict[str, Any]:
         out["acyclic"] = True
     if plan.within:
         out["within"] = True
+    if plan.min_degree:
+        out["min_degree"] = plan.min_degree
     return out
 
 
@@ -346,6 +350,7 @@ def _key_from_dict(where: str, name: str, data: Mapping[str, Any]) -> KeyPlan:
             "degree_edges",
             "acyclic",
             "within",
+            "min_degree",
         ),
     )
     for need in ("columns", "references", "target", "role"):
@@ -367,6 +372,7 @@ def _key_from_dict(where: str, name: str, data: Mapping[str, Any]) -> KeyPlan:
         tuple(data["degree_edges"]) if "degree_edges" in data else None,
         data.get("acyclic", False),
         data.get("within", False),
+        data.get("min_degree", 0),
     )
 
 

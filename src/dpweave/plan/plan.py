@@ -33,7 +33,8 @@ from dpweave.plan.entries import (
     table_from_dict,
     workload_from_dict,
 )
-from dpweave.plan.rules import check_together, constraint_from_dict
+from dpweave.plan.rule_checks import require_free_key, require_listed, require_possible_counts
+from dpweave.plan.rules import Allowed, Equal, Exactly, check_together, constraint_from_dict
 from dpweave.plan.value_kinds import require_kinds, require_plain
 from dpweave.plan.workloads import joined
 from dpweave.schema.database import Database, Type
@@ -123,12 +124,19 @@ class Plan(DeclaredPlan):
             constraint.check(self.database)
             if constraint.table in self.public:
                 raise PlanError(f"{constraint}: public tables are copied as they are")
+            if isinstance(constraint, Allowed):
+                require_listed(self, constraint)
+            if isinstance(constraint, Exactly):
+                require_possible_counts(self, constraint)
+            if isinstance(constraint, Equal):
+                require_free_key(self, constraint)
         check_together(self.constraints)
         _ = self.promise
         _ = joined(self)
         for table in self.tables:
             for key in table.keys:
                 self._check_room(table, key)
+                self._check_least(table, key)
 
     def _check(self, table: TablePlan) -> None:
         from dpweave.plan.mechanisms import BUILT_IN, registered
@@ -210,6 +218,21 @@ class Plan(DeclaredPlan):
             raise PlanError(f"{where} means nothing: a public table is copied as it is; drop it")
         if table.rows_public and table.external is not None:
             raise PlanError(f"{where} cannot hold: a copy has as many rows as were made elsewhere; drop it")
+
+    def _check_least(self, table: TablePlan, key: KeyPlan) -> None:
+        """Refuse a least degree that no owner could have."""
+        where = f"the foreign key {key.key.name!r} of {table.name!r}"
+        least, most = key.min_degree, key.max_degree if key.degree_cap is None else key.degree_cap
+        if isinstance(least, bool) or not isinstance(least, int) or least < 0:
+            raise PlanError(f"min_degree of {where} must be a whole number of at least 0, not {least!r}")
+        if least and (key.role != "owning" or key.key.target == table.name):
+            raise PlanError(f"{where} cannot have a min_degree: only a key by which another table owns rows can")
+        single = table.table.is_unique(key.key.columns)
+        if least and most is not None and least > (1 if single else most):
+            raise PlanError(f"min_degree = {least} of {where} is more than an owner may have; lower it")
+        rows, owners = table.public_rows, self.table[key.key.target].public_rows
+        if rows is not None and owners is not None and rows < least * owners:
+            raise PlanError(f"min_degree = {least} of {where} cannot hold: {rows:,} public rows for {owners:,} owners")
 
     def _check_within(self, table: TablePlan, key: KeyPlan, where: str) -> None:
         """Refuse a key that stays within units where another one says who may meet; the
@@ -349,6 +372,7 @@ class Plan(DeclaredPlan):
         )
         if not tables:
             raise PlanError("the plan has no tables; write one with 'dpweave draft'")
+        decimals = {(t.name, c.name) for t in tables for c in t.columns if c.column.type.kind == "decimal"}
         return cls(
             tables=tables,
             protect=names("protect", data.get("protect", [])),
@@ -357,7 +381,9 @@ class Plan(DeclaredPlan):
             on_excess=data.get("on_excess", "refuse"),
             k=data.get("k", 3),
             shares=Shares(**budget),
-            constraints=tuple(constraint_from_dict(mapping("constraints", c)) for c in data.get("constraints", [])),
+            constraints=tuple(
+                constraint_from_dict(mapping("constraints", c), decimals) for c in data.get("constraints", [])
+            ),
             workloads=tuple(workload_from_dict(mapping("workloads", w)) for w in data.get("workloads", [])),
         )
 

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpweave.budget.tasks import Task, link_method
-from dpweave.measure import clipped_counts
-from dpweave.measure.centred_counts import counts_of, is_owned
-from dpweave.measure.clipped_counts import is_clipped
-from dpweave.measure.public_row_sums import marginals
+from dpweave.budget.tasks import Task, link_method, link_task
+from dpweave.measure.dependence import threshold
+from dpweave.measure.estimates import Estimate, combined, estimates
+from dpweave.measure.question import Question
 from dpweave.model.coded_database import CodedDatabase, bucketed, encode, labels
 from dpweave.plan.relations import degree_codecs, derived_codecs, relations
-from dpweave.privacy.release import Measured
 from dpweave.report.integrity import Check, check
-from dpweave.report.noisy_estimates import Distribution, Estimate, Pair, combined, summed
+from dpweave.report.noisy_estimates import Distribution, Pair
 from dpweave.schema.codec import Codec
 from dpweave.schema.database import Column, Type
 from dpweave.schema.degree_buckets import buckets
@@ -33,6 +31,7 @@ if TYPE_CHECKING:
     from dpweave.model.model import Model
     from dpweave.plan.entries import ColumnPlan
     from dpweave.plan.relations import Relation
+    from dpweave.privacy.window import Columns, Noisy
     from dpweave.schema.domain import Attribute
 
 MOST_PAIRS = 300
@@ -176,19 +175,19 @@ def _size_sigma(model: Model, table: str) -> float:
 
 def _one_way(model: Model, table: str, name: str, codec: Codec) -> Estimate | None:
     """Every noisy count over this column of the table itself, in the codes of its final domain, combined."""
-    parts = []
+    parts: list[Estimate] = []
     for m in model.release.measured:
         at = m.marginal.columns.index(name) if name in m.marginal.columns else None
         if at is None or m.view.base != table or m.view.paths(m.marginal.columns) or m.view.attribute[name].path:
             continue
         if m.view.attribute[name].column == name and _is_same(m.domains[at], codec):
-            parts.append(summed(m, (name,)))
+            parts += estimates(m.marginal, {}, lambda _: np.array(0.0))
     for b in model.release.summed_by_unit:
-        if b.what == Task("tables", table).name and b.noisy.unit_sum.centred and name in b.noisy.unit_sum.reach:
+        question = Question.of(b.noisy)
+        if b.what == Task("tables", table).name and question.shows_rows and name in question.looks_at:
             shape = {c: _codec(model, table, a).size for c, a in b.view.columns}
-            counts = counts_of(b.noisy, shape, rows=np.array(model.sizes[table]))
-            parts.append(summed(Measured(b.what, b.view, (), counts), (name,)))
-    return combined(parts)
+            parts += estimates(b.noisy, shape, lambda _: np.array(model.sizes[table]))
+    return combined([part.summed((name,)) for part in parts])
 
 
 def column_noise(model: Model) -> dict[tuple[str, str], float]:
@@ -214,21 +213,13 @@ def _is_same(domain: Any, codec: Codec) -> bool:
     )
 
 
-class _Counts(NamedTuple):
-    """Noisy counts over links, and the covariance of noise along their last column,
-    where it is not the same for all its values.
-    """
-
-    measured: Measured
-    cover: FloatArray | None
-
-
 def _relation(model: Model, coded: CodedDatabase, table: str, key: str, relation: Relation | None) -> RelationView:
     plan = model.plan
     planned = plan.table[table].key[key]
     links = coded.links[table, key]
     measured = [] if relation is None else _link_measurements(model, coded, relation)
-    pairs = [] if relation is None else sorted(_pairs(model, coded, relation, measured), key=lambda p: -p.evidence)
+    judged = {} if relation is None else _judged(model, relation)
+    pairs = [] if relation is None else list(_pairs(model, coded, relation, measured, judged))
     elsewhere = relation is not None and relation.joint == key
     return RelationView(
         table,
@@ -241,10 +232,10 @@ def _relation(model: Model, coded: CodedDatabase, table: str, key: str, relation
         float((links >= 0).mean()) if len(links) else 0.0,
         model.linked.get((table, key)),
         _degrees(model, coded, table, key),
-        "random" if not measured else "learned" if any(p.stands_out for p in pairs) else "weak",
+        "random" if not measured else "learned" if any(out for _, out in judged.values()) else "weak",
         relation.key if relation is not None and elsewhere else None,
         () if relation is None or elsewhere else tuple(_seen(model, coded, relation, measured)),
-        () if elsewhere else tuple(pairs),
+        () if elsewhere else tuple(sorted(pairs, key=lambda p: -p.evidence)),
     )
 
 
@@ -275,40 +266,25 @@ def _degrees(model: Model, coded: CodedDatabase, table: str, key: str) -> Distri
     )
 
 
-def _link_measurements(model: Model, coded: CodedDatabase, relation: Relation) -> list[_Counts]:
-    """Noisy counts over the links of a relation. Those of centred unit sums stand upon
-    how the copy's links spread over the left columns.
+def _link_measurements(model: Model, coded: CodedDatabase, relation: Relation) -> list[Estimate]:
+    """Noisy counts over the links of a relation. What was counted around centres stands upon how the copy's links
+    spread over the columns of its cells.
     """
-    what = f"links:{relation.table}.{relation.key}"
-    found = [_Counts(m, None) for m in model.release.measured if m.what == what and m.view.base == relation.table]
-    unit_sums = [b for b in model.release.summed_by_unit if b.what == what]
-    if not unit_sums:
-        return found
-    links = max(model.sizes[relation.table] * model.blueprint.share(relation.table, relation.key), 1.0)
+    what, release = link_task(relation).name, model.release
+    answers: tuple[Noisy, ...] = (
+        *(m.marginal for m in release.measured if m.what == what and m.view.base == relation.table),
+        *(b.noisy for b in release.summed_by_unit if b.what == what),
+    )
     attributes = dict((*relation.left, *relation.right))
-    sizes = [{n: _seen_codec(model, relation, a).size for n, a in side} for side in (relation.left, relation.right)]
-    for summed_by_unit in unit_sums:
-        if is_clipped(summed_by_unit.noisy):
-            found.append(
-                _Counts(
-                    Measured(
-                        what, summed_by_unit.view, (), clipped_counts.counts_of(summed_by_unit.noisy, links=links)
-                    ),
-                    None,
-                )
-            )
-            continue
-        rows = links * _shares(model, coded, relation, [attributes[c] for c in summed_by_unit.noisy.unit_sum.columns])
-        if is_owned(summed_by_unit.noisy, sizes[0]):
-            found.append(
-                _Counts(
-                    Measured(what, summed_by_unit.view, (), counts_of(summed_by_unit.noisy, sizes[0], rows=rows)), None
-                )
-            )
-        else:
-            shown = marginals(summed_by_unit.noisy, sizes[1], rows)
-            found += [_Counts(Measured(what, summed_by_unit.view, (), m), cover) for m, cover in shown if m.columns]
-    return found
+    shape = {n: _seen_codec(model, relation, a).size for n, a in attributes.items()}
+
+    def rows(columns: Columns) -> FloatArray:
+        links = max(model.sizes[relation.table] * model.blueprint.share(relation.table, relation.key), 1.0)
+        return links * _shares(model, coded, relation, [attributes[c] for c in columns])
+
+    found = (e for noisy in answers for e in estimates(noisy, shape, rows))
+    # People are shown one column of public rows at a time.
+    return [e for e in found if e.columns and (e.shared is None or len(e.shared.absent) == 1)]
 
 
 def _columns(
@@ -333,14 +309,14 @@ def _shares(model: Model, coded: CodedDatabase, relation: Relation, attributes: 
 
 
 def _seen(
-    model: Model, coded: CodedDatabase, relation: Relation, measured: Sequence[_Counts]
+    model: Model, coded: CodedDatabase, relation: Relation, measured: Sequence[Estimate]
 ) -> Iterable[Distribution]:
     """Every single column that was measured over the links on its own."""
     attributes = dict((*relation.left, *relation.right))
     single: dict[str, list[Estimate]] = {}
-    for m, cover in measured:
-        if len(m.marginal.columns) == 1 and m.marginal.columns[0] in attributes:
-            single.setdefault(m.marginal.columns[0], []).append(summed(m, m.marginal.columns, cover=cover))
+    for m in measured:
+        if len(m.columns) == 1 and m.columns[0] in attributes:
+            single.setdefault(m.columns[0], []).append(m)
     for name, parts in single.items():
         attribute, estimate = attributes[name], combined(parts)
         codec = _seen_codec(model, relation, attribute)
@@ -360,15 +336,32 @@ def _seen(
         )
 
 
-def _pairs(model: Model, coded: CodedDatabase, relation: Relation, measured: Sequence[_Counts]) -> Iterable[Pair]:
+def _judged(model: Model, relation: Relation) -> dict[frozenset[str], tuple[float, bool]]:
+    """What the certificate says of each set of columns across a relation: its score, and whether it stands out.
+
+    Certificates of earlier versions have scores alone.
+    """
+    name = f"{relation.table}.{relation.key}"
+    found = next((e["components"] for e in model.certificate.evidence if e["relation"] == name), ())
+    least = threshold(len(found))
+    return {frozenset(c["columns"]): (c["score"], c.get("stands_out", c["score"] >= least)) for c in found}
+
+
+def _pairs(
+    model: Model,
+    coded: CodedDatabase,
+    relation: Relation,
+    measured: Sequence[Estimate],
+    judged: Mapping[frozenset[str], tuple[float, bool]],
+) -> Iterable[Pair]:
     """Every pair of columns across the relation that some measured clique holds."""
     sides = dict(relation.left), dict(relation.right)
     found: dict[tuple[str, str], list[Estimate]] = {}
-    for m, cover in measured:
-        for left in (c for c in m.marginal.columns if c in sides[0]):
-            for right in (c for c in m.marginal.columns if c in sides[1]):
+    for m in measured:
+        for left in (c for c in m.columns if c in sides[0]):
+            for right in (c for c in m.columns if c in sides[1]):
                 if (left, right) in found or len(found) < MOST_PAIRS:
-                    found.setdefault((left, right), []).append(summed(m, (left, right), cover=cover))
+                    found.setdefault((left, right), []).append(m.summed((left, right)))
     for (left, right), parts in found.items():
         estimate = combined(parts)
         attributes = sides[0][left], sides[1][right]
@@ -380,7 +373,9 @@ def _pairs(model: Model, coded: CodedDatabase, relation: Relation, measured: Seq
         joint = np.bincount(a * shape[1] + b, minlength=shape[0] * shape[1]).reshape(shape)
         words = [labels(codec.column, codec.domain) for codec in codecs]
         titles = [_title(model, relation.table, x) for x in attributes]
-        yield Pair(titles[0], titles[1], words[0], words[1], estimate, joint.astype(np.float64))
+        score, stands_out = judged.get(frozenset((left, right)), (0.0, False))
+        copy = joint.astype(np.float64)
+        yield Pair(titles[0], titles[1], words[0], words[1], estimate, copy, score, stands_out)
 
 
 def _title(model: Model, base: str, attribute: Attribute) -> str:

@@ -11,12 +11,12 @@ import numpy as np
 
 from dpweave.engines.staging import write_text
 from dpweave.explain.verdict import found as found_verdict
+from dpweave.measure.dependence import LEVEL
 from dpweave.measure.expected_error import COARSE, USEFUL
 from dpweave.report import svg_figures
 from dpweave.report.cards import relations_section, tables_section
 from dpweave.report.fidelity import column_noise, fidelity
 from dpweave.report.html_page import figures, page, table
-from dpweave.report.noisy_estimates import STANDS_OUT
 from dpweave.report.svg_figures import percent
 
 if TYPE_CHECKING:
@@ -270,10 +270,7 @@ def _weak(model: Model, found: Fidelity) -> str:
                 if r.pairs
                 else "no pair of columns was found that stands"
             )
-            lines.append(
-                f"{r.name}: {tried} {STANDS_OUT:g} σ out of the noise; links follow the measured columns of each side"
-                " alone."
-            )
+            lines.append(f"{r.name}: {tried} out of the noise; links follow the measured columns of each side alone.")
     for t in found.tables:
         for c in t.columns:
             shares = c.measured_shares
@@ -365,7 +362,9 @@ def _words() -> str:
         "Error band": "The measurement plus and minus 2 σ. The true value lies inside it 95 times out of 100.",
         "Degree": "How many rows of one table lead to one row of another: orders per customer.",
         "Stands out": (
-            f"A dependence that is {STANDS_OUT:g} standard deviations stronger than noise alone would make it look."
+            "A dependence that is stronger than noise alone makes any that is looked at across a key, but for"
+            f" {round(100 * LEVEL):g} key in a hundred. The more pairs of columns are looked at, the more each has to"
+            " show. The certificate says the same."
         ),
         "ρ (rho)": (
             "The unit in which questions are charged (zero-concentrated differential privacy). It adds up, and converts"

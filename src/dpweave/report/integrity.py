@@ -112,6 +112,9 @@ def _references(
         yield Check("one-to-one", where, most <= 1, f"at most {most} per {key.target}")
     elif planned.max_degree is not None and table.name not in plan.public and key.target not in plan.public:
         yield from _bound(plan, planned, where, most)
+    if planned.min_degree:
+        few = int((coded.degrees(table.name, key.name) < planned.min_degree).sum())
+        yield Check(f"at least {planned.min_degree} rows per target", where, few == 0, _rows(few))
     if planned.within:
         here, there = (_units(plan, coded, name) for name in (table.name, key.target))
         away = int(((links >= 0) & (here != there[np.maximum(links, 0)])).sum()) if len(there) else 0

@@ -1,10 +1,4 @@
-r"""Noisy counts as the report reads them: combined, added up, with their error, next to the copy.
-
-Several noisy counts of the same cells are combined by weights :math:`1/\sigma_i^2`; a marginal that is summed over c
-further cells carries noise of scale :math:`\sigma\sqrt{c}`. Noises of different measurements are independent. So are
-those of the cells of one, but for unit sums, where the commonest value of a column is what the others leave: there
-noise differs from value to value and is shared by them.
-"""
+"""Noisy counts next to the copy, with their error. What they say is read by :mod:`dpweave.measure.estimates`."""
 
 from __future__ import annotations
 
@@ -15,70 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from dpweave.measure.dependence import FAR
 
+if TYPE_CHECKING:
     from dpweave.arrays import FloatArray, IntArray
-    from dpweave.privacy.release import Measured
+    from dpweave.measure.estimates import Estimate
 
     Margins = tuple[FloatArray, FloatArray]
-
-FAR = 10.0
-"""Standard deviations from which on a noisy total is as good as known."""
-STANDS_OUT = 3.0
-"""Standard deviations by which a dependence must pass what noise alone gives."""
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """Noisy counts, with the error of the noisiest cell."""
-
-    counts: FloatArray
-    sigma: float
-    cover: FloatArray | None = None
-    """Covariance of the noise between cells along the last axis, where it is not the same in all of them."""
-
-    @property
-    def covariance(self) -> FloatArray:
-        """That of the cells along the last axis, in any case."""
-        return np.eye(self.counts.shape[-1]) * self.sigma**2 if self.cover is None else self.cover
-
-    @property
-    def whole_variance(self) -> float:
-        """Variance of the noise in the sum of all cells; next to none where their number of rows was known."""
-        rows = self.counts.size // self.counts.shape[-1]
-        return float(max(rows * self.covariance.sum(), 1e-9))
-
-
-def combined(parts: Sequence[Estimate]) -> Estimate | None:
-    r"""Return the estimate of least variance, :math:`\sum_i x_i \sigma_i^{-2} / \sum_i \sigma_i^{-2}`.
-
-    >>> both = combined([Estimate(np.array([0.0]), 1.0), Estimate(np.array([5.0]), 2.0)])
-    >>> both.counts.tolist(), round(both.sigma, 4)
-    ([1.0], 0.8944)
-    """
-    if not parts:
-        return None
-    weights = np.array([1 / p.sigma**2 for p in parts])
-    weights /= weights.sum()
-    counts = np.asarray(sum(w * p.counts for w, p in zip(weights, parts, strict=True)), dtype=np.float64)
-    if all(p.cover is None for p in parts):
-        return Estimate(counts, math.sqrt(sum(w**2 * p.sigma**2 for w, p in zip(weights, parts, strict=True))))
-    cover = np.asarray(sum(w**2 * p.covariance for w, p in zip(weights, parts, strict=True)))
-    return Estimate(counts, math.sqrt(float(cover.diagonal().max())), cover)
-
-
-def summed(measured: Measured, columns: Sequence[str], *, cover: FloatArray | None = None) -> Estimate:
-    """Add a marginal up over all but ``columns``, which become the axes in their order;
-    ``cover`` is of the last one.
-    """
-    have = measured.marginal.columns
-    rest = tuple(i for i, name in enumerate(have) if name not in columns)
-    left = [name for name in have if name in columns]
-    cells = math.prod(measured.marginal.counts.shape[i] for i in rest)
-    counts = measured.marginal.counts.astype(np.float64).sum(axis=rest)
-    turned = counts.transpose([left.index(c) for c in columns])
-    return Estimate(turned, measured.marginal.sigma * math.sqrt(cells), None if cover is None else cells * cover)
 
 
 @dataclass(frozen=True)
@@ -173,6 +110,10 @@ class Pair:
     right_labels: tuple[str, ...]
     measured: Estimate
     synthetic: FloatArray
+    evidence: float = 0.0
+    """Standard deviations by which the measured dependence passes what noise alone gives, as the certificate has it."""
+    stands_out: bool = False
+    """Whether the certificate says that the noisy counts show a dependence at all."""
 
     @cached_property
     def margins(self) -> Margins:
@@ -194,16 +135,6 @@ class Pair:
     def noise(self) -> float:
         """One standard deviation of a measured share of links."""
         return self.measured.sigma / max(float(self.measured.counts.sum()), 1.0)
-
-    @cached_property
-    def evidence(self) -> float:
-        """Standard deviations by which the measured dependence passes what noise alone would give."""
-        return evidence(self.measured, self.margins)
-
-    @property
-    def stands_out(self) -> bool:
-        """Whether the noisy counts show a dependence at all."""
-        return self.evidence > STANDS_OUT
 
     @property
     def kept(self) -> float:
@@ -251,20 +182,6 @@ def noise_moments(measured: Estimate, of: Margins) -> tuple[float, float]:
         mean *= float(np.trace(gram))
         variance *= float((gram * gram).sum())
     return mean, math.sqrt(variance)
-
-
-def evidence(measured: Estimate, of: Margins) -> float:
-    r"""How far the measured dependence lies above what noise alone gives, in standard deviations of a normal.
-
-    The sum of squares with mean m and variance v is taken for m/ν times a chi-squared variable
-    with ν = 2m²/v degrees of freedom, and its cube root for normal (Wilson and Hilferty).
-    """
-    if min(measured.counts.shape) < 2 or measured.counts.sum() <= 0:
-        return 0.0
-    mean, spread = noise_moments(measured, of)
-    ratio = float((excess(measured.counts, of) ** 2).sum() / mean)
-    width = (spread / mean) ** 2 / 9
-    return (math.cbrt(ratio) - (1 - width)) / math.sqrt(width)
 
 
 def _centring(share: FloatArray) -> FloatArray:

@@ -107,8 +107,6 @@ class Auto:
         """Choose, then fit."""
         l2 = max((window.l2((column,)) for column in window.shape), default=1.0)
         chosen, _ = choose(window.shape, max(rho, math.ulp(0.0)), rows, l2)
-        if chosen == "woven" and (structure.zeros or structure.dependencies):
-            chosen = "aim"  # which keeps them
         fitted = table_model(chosen).fit(window, rho=rho, rows=rows, structure=structure, progress=progress)
         return ChosenTable(chosen, fitted)
 

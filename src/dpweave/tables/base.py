@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from dpweave.arrays import FloatArray, IntArray
-    from dpweave.privacy.window import Columns, Window
+    from dpweave.privacy.window import Columns, NoisyMarginal, Window
 
 
 BoolArray = npt.NDArray[np.bool_]
@@ -97,12 +97,14 @@ class Structure:
 
     ``workload`` weighs the sets of columns whose marginals matter (``None``: all pairs and triples alike). ``linked``
     does for those that links see of a row, its degree among them; a model that knows nothing of links leaves it.
+    ``measured`` are counts that were taken before; a model may use them as its own.
     """
 
     zeros: tuple[StructuralZero, ...] = ()
     dependencies: tuple[Dependency, ...] = ()
     workload: Mapping[Columns, float] | None = None
     linked: Mapping[Columns, float] = field(default_factory=dict)
+    measured: tuple[NoisyMarginal, ...] = ()
     max_cells: int = MAX_CELLS
     max_model_cells: int = MAX_MODEL_CELLS
 

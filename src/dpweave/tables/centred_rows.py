@@ -9,16 +9,26 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpweave.links.relaxed.projections import project_capped_simplex
-from dpweave.measure.centred_counts import MOST_CELLS, Centre, Centred, counts_of
-from dpweave.measure.public_row_sums import left_of, outer
+from dpweave.measure.centred_counts import MOST_CELLS, Centre, Centred
+from dpweave.measure.estimates import estimates, left_of
+from dpweave.measure.public_row_sums import outer
+from dpweave.measure.question import Question, ask
 from dpweave.privacy.accounting import split, subtract
-from dpweave.privacy.window import NoisyMarginal, NoisyUnitSum, UnitSum
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from dpweave.arrays import FloatArray
-    from dpweave.privacy.window import Candidate, Columns, Units, Window
+    from dpweave.privacy.window import (
+        Candidate,
+        Columns,
+        Noisy,
+        NoisyMarginal,
+        NoisyUnitSum,
+        Units,
+        UnitSum,
+        Window,
+    )
 
 LOOK, PILOT = 0.05, 0.1
 """Parts of a table's budget for a first look at each column, and for a first count
@@ -98,11 +108,8 @@ class CentredWindow:
         self, cliques: Sequence[Columns], *, rho: float, weights: Sequence[float] | None = None
     ) -> tuple[NoisyMarginal, ...]:
         """Noisy counts for each clique, for ``rho`` in all."""
-        rows = np.array(self.counts.rows)
-        return tuple(
-            noisy if isinstance(noisy, NoisyMarginal) else counts_of(noisy, self.shape, rows=rows)
-            for noisy in self.counts.measure(cliques, rho=rho, weights=weights)
-        )
+        answers = self.counts.measure(cliques, rho=rho, weights=weights)
+        return tuple(_whole(noisy, self.shape, self.counts.rows) for noisy in answers)
 
     def measure_unit_sums(
         self, unit_sums: Sequence[UnitSum], *, rho: float, weights: Sequence[float] | None = None
@@ -117,38 +124,43 @@ class CentredWindow:
 
 def composition(window: Window, columns: Sequence[str], *, rho: float) -> tuple[NoisyMarginal, ...]:
     r"""How rows spread over the values of each column, for ``rho`` in all; how many
-    there are is told only where counts are plain.
+    there are is shown only where counts are plain.
 
     Units are scaled down to the length that many rows would have if they were spread evenly
     over n values, :math:`\sqrt{m^2/n + m}`. Where rows lie close together, vectors are longer
     and all units are scaled down alike: nothing is lost against a clip that would spare them.
     """
     units = window.units
-    made = [_clipped(c, window.shape[c], units) if units is not None and units.hold((c,)) else None for c in columns]
-    unit_sums = [b for c, b in zip(columns, made, strict=True) if b is not None and b.clip < window.l2((c,))]
-    if units is None or len(unit_sums) < len(columns):
+    asked = [] if units is None else [_clipped(c, window.shape[c], units) for c in columns if units.hold((c,))]
+    short = [q for q in asked if len(q.codes) <= MOST_CELLS and q.clip < window.l2(q.looks_at)]
+    if len(short) < len(columns):
         return window.measure([(c,) for c in columns], rho=rho)
-    return tuple(
-        NoisyMarginal((c,), np.rint(noisy.counts).astype(np.int64), noisy.sigma)
-        for c, noisy in zip(columns, window.measure_unit_sums(unit_sums, rho=rho), strict=True)
-    )
+    return tuple(_whole(noisy, window.shape) for noisy in ask(window, short, rho=rho))
 
 
-def _clipped(column: str, values: int, units: Units) -> UnitSum | None:
-    if values > MOST_CELLS:
-        return None
+def _clipped(column: str, values: int, units: Units) -> Question:
     codes = tuple(((column, v),) for v in range(values))
-    return UnitSum((), codes, (1.0,) * values, math.sqrt(units.many**2 / values + units.many))
+    return Question((), codes, (1.0,) * values, math.sqrt(units.many**2 / values + units.many))
 
 
-def _longer(noisy: NoisyUnitSum, units: Units, *, rows: float) -> float:
+def _whole(noisy: Noisy, shape: Mapping[str, int], rows: float = 0.0) -> NoisyMarginal:
+    """Counts of whole rows as a table model takes them: one answer, one table."""
+    (found,) = estimates(noisy, shape, lambda _: np.array(rows))
+    return found.marginal
+
+
+def _longer(noisy: Noisy, units: Units, *, rows: float) -> float:
     """By how much clips should be longer, from a first count with the code of all rows.
 
     If a part f of rows is left, vectors are C/f long in the mean. Of this a large
     unit's rows are one part, and what they have beyond all others the rest.
     """
-    left, own = left_of(noisy, np.array(max(rows, 1.0))), units.many / noisy.unit_sum.scales[0]
-    found, expected = (math.sqrt(max((noisy.unit_sum.clip / f) ** 2 - own**2, 1e-300)) for f in (left, 1.0))
+    question = Question.of(noisy)
+    if question.plain:
+        return 1.0
+    own = units.many / question.scales[0]
+    left = left_of(noisy, np.array(max(rows, 1.0)))
+    found, expected = (math.sqrt(max((question.clip / f) ** 2 - own**2, 1e-300)) for f in (left, 1.0))
     return float(max(found / expected, 1.0) ** UNLIKE)
 
 
@@ -171,10 +183,6 @@ def centred(window: Window, *, rho: float, rows: float) -> tuple[Window, float]:
     found = composition(window, columns, rho=look)
     looks = Looks({c: Look.of(noisy) for c, noisy in zip(columns, found, strict=True)})
     tried = Centred(window, units, looks, rows, kept=1.0, balanced=False).measure([(c,) for c in columns], rho=pilot)
-    longer = {
-        c: _longer(noisy, units, rows=rows)
-        for c, noisy in zip(columns, tried, strict=True)
-        if isinstance(noisy, NoisyUnitSum)
-    }
+    longer = {c: _longer(noisy, units, rows=rows) for c, noisy in zip(columns, tried, strict=True)}
     counts = Centred(window, replace(units, longer=longer), looks, rows)
     return CentredWindow(window, counts), subtract(subtract(rho, look), pilot)

@@ -130,7 +130,7 @@ class External:
         """
         structure.check(window.shape)
         codes = _checked(self.codes, window.shape)
-        _require_structure(codes, structure)
+        require_kept(codes, structure)
         lacking = [column for column in window.shape if column not in codes]
         if not lacking and rho != 0:
             raise PlanError(f"a table made elsewhere that lacks no column spends nothing, got a share of {rho}")
@@ -198,7 +198,8 @@ def _checked(codes: Mapping[str, npt.ArrayLike], shape: Mapping[str, int]) -> di
     return {column: arrays[column].astype(np.int64) for column in shape if column in arrays}
 
 
-def _require_structure(codes: Mapping[str, IntArray], structure: Structure) -> None:
+def require_kept(codes: Mapping[str, IntArray], structure: Structure) -> None:
+    """Refuse rows that break what is known of a table."""
     for zero in structure.zeros:
         if zero.mask[tuple(codes[c] for c in zero.columns)].any():
             raise PlanError(f"the external table has rows that the structural zero over {zero.columns} forbids")

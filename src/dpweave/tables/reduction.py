@@ -16,7 +16,7 @@ from dpweave.tables.base import BoolArray, StructuralZero, Structure
 from dpweave.tables.graphical.row_generation import apportion
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from dpweave.arrays import FloatArray, IntArray
     from dpweave.privacy.window import Columns
@@ -150,12 +150,7 @@ class Reduction:
 
     def fill(self, codes: Mapping[str, IntArray], rows: int) -> dict[str, IntArray]:
         """All columns, in the table's order, from codes of the modelled ones."""
-        return {
-            column: np.broadcast_to(origin.table[tuple(codes[base] for base in origin.columns)], (rows,)).astype(
-                np.int64
-            )
-            for column, origin in self.origins.items()
-        }
+        return fill(self.origins, codes, rows)
 
 
 def _table_over(base: Columns, sizes: tuple[int, ...], origin: Origin) -> IntArray:
@@ -223,3 +218,84 @@ def _on_base(zero: StructuralZero, reduction: Reduction, limit: int) -> Structur
     if mask.all():
         raise PlanError(f"the structural zero over {zero.columns} leaves no possible row")
     return StructuralZero(base, np.ascontiguousarray(mask)) if base and mask.any() else None
+
+
+@dataclass(frozen=True)
+class Composition:
+    """A table without zeros or dependencies that stands for one with them: for models that know of neither.
+
+    Columns that zeros bind together are one column, whose codes are the combinations that can occur.
+    ``parts`` names its columns, ``cells`` says which cells of their product these are. ``origins`` lead back.
+    """
+
+    shape: Mapping[str, int]
+    parts: Mapping[str, Columns]
+    cells: Mapping[str, IntArray]
+    origins: Mapping[str, Origin]
+
+    def inner(self, columns: Iterable[str]) -> Columns:
+        """The composed columns on which ``columns`` depend."""
+        needed = {i for column in columns for i in self.origins[column].columns}
+        return tuple(i for i in self.shape if i in needed)
+
+    def outer(self, columns: Columns) -> Columns:
+        """What to count for the counts over composed ``columns``."""
+        return tuple(part for column in columns for part in self.parts[column])
+
+    def composed(self, columns: Columns, counts: IntArray) -> IntArray:
+        """Counts over composed ``columns``, from those over their parts."""
+        for axis, column in enumerate(columns):
+            dims, many = counts.shape, len(self.parts[column])
+            counts = np.take(counts.reshape(*dims[:axis], -1, *dims[axis + many :]), self.cells[column], axis=axis)
+        return counts
+
+
+def compose(shape: Mapping[str, int], structure: Structure) -> Composition:
+    """Put columns together that zeros bind, and leave out those that follow from others."""
+    reduction, zeros = reduce(shape, structure)
+    group = {column: column for column in reduction.columns}
+    for zero in zeros:
+        joined = {group[c] for c in zero.columns}
+        group = {c: group[zero.columns[0]] if g in joined else g for c, g in group.items()}
+    sizes: dict[str, int] = {}
+    parts: dict[str, Columns] = {}
+    cells: dict[str, IntArray] = {}
+    inside = {column: Origin((), np.zeros((), dtype=np.int64)) for column in shape}
+    for first in dict.fromkeys(group.values()):
+        own = tuple(c for c in reduction.columns if group[c] == first)
+        dims = _within(own, shape, structure.max_cells)
+        mask = forbidden(own, dims, [z for z in zeros if set(z.columns) <= set(own)])
+        name = " × ".join(own)
+        parts[name], cells[name] = own, np.flatnonzero(~mask)
+        sizes[name] = len(cells[name])
+        for column, codes in zip(own, np.unravel_index(cells[name], dims), strict=True):
+            inside[column] = Origin((name,), np.asarray(codes, dtype=np.int64))
+    origins = {}
+    for column, origin in reduction.origins.items():
+        needed = {i for base in origin.columns for i in inside[base].columns}
+        inner = tuple(i for i in sizes if i in needed)
+        spread = _within(inner, sizes, structure.max_cells)
+        table = origin.table[tuple(_table_over(inner, spread, inside[base]) for base in origin.columns)]
+        origins[column] = Origin(inner, np.ascontiguousarray(table, dtype=np.int64))
+    return Composition(sizes, parts, cells, origins)
+
+
+def fill(origins: Mapping[str, Origin], codes: Mapping[str, IntArray], rows: int) -> dict[str, IntArray]:
+    """All columns, in the table's order, from codes of those they depend on."""
+    return {
+        column: np.broadcast_to(origin.table[tuple(codes[base] for base in origin.columns)], (rows,)).astype(np.int64)
+        for column, origin in origins.items()
+    }
+
+
+def forbidden(columns: Columns, shape: tuple[int, ...], zeros: Sequence[StructuralZero]) -> BoolArray:
+    """Cells over ``columns`` that zeros rule out, whatever other columns are."""
+    mask: BoolArray = np.zeros(shape, dtype=np.bool_)
+    for zero in zeros:
+        inside = [c for c in zero.columns if c in columns]
+        away = tuple(i for i, c in enumerate(zero.columns) if c not in columns)
+        part = np.logical_and.reduce(zero.mask, axis=away) if away else zero.mask
+        order = [inside.index(c) for c in columns if c in inside]
+        spread = [size if c in inside else 1 for c, size in zip(columns, shape, strict=True)]
+        mask = mask | np.transpose(part, order).reshape(spread)
+    return mask

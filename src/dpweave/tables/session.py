@@ -13,7 +13,7 @@ from dpweave.tables.graphical.estimation import Estimate, Measurement, Zero, est
 from dpweave.tables.graphical.graphical_table import GraphicalTable, require_possible
 from dpweave.tables.graphical.junction_tree import Variables, model_cells
 from dpweave.tables.graphical.mbi_estimation import estimate_large
-from dpweave.tables.reduction import Merge, reduce
+from dpweave.tables.reduction import Merge, forbidden, reduce
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -43,6 +43,7 @@ class Session:
         self.purse = Purse(rho)
         self.structure = structure
         self.reduction, zeros = reduce(window.shape, structure)
+        self._facts = zeros
         self.zeros = tuple(Zero(self.reduction.variables(z.columns), z.mask) for z in zeros)
         self.measurements: dict[Variables, Measurement] = {}
         self.estimate: Estimate | None = None
@@ -54,6 +55,9 @@ class Session:
         modelled = {column: self.reduction.shape[column] for column in self.columns}
         structure.require_room(modelled, cells=self.cells_with(()))
         require_possible(self.reduction.sizes, self.zeros)
+        for noisy in structure.measured:
+            if set(noisy.columns) <= set(self.columns):
+                self.add(noisy)
 
     @property
     def columns(self) -> Columns:
@@ -102,11 +106,19 @@ class Session:
         return self.cells_with(variables) <= cells
 
     def noise(self, columns: Columns, rho: float) -> float:
-        """Standard deviations of a measurement of ``columns`` for ``rho``, added up over model codes."""
-        fans = 1.0
+        """Standard deviations of a measurement of ``columns`` for ``rho``, added up over model codes that can occur."""
+        fans = self._possible(columns)
         for v in self.reduction.variables(columns):
             fans *= float(np.sqrt(np.bincount(self.reduction.merges[v].code)).sum())
         return fans * self.window.l2(columns) / math.sqrt(2 * rho)
+
+    def _possible(self, columns: Columns) -> float:
+        """Share of the cells over ``columns`` that zeros leave; columns of zeros are never merged."""
+        facts = [z for z in self._facts if set(z.columns) <= set(columns)]
+        if not facts:
+            return 1.0
+        inside = tuple(dict.fromkeys(c for z in facts for c in z.columns))
+        return 1.0 - float(forbidden(inside, tuple(self.reduction.shape[c] for c in inside), facts).mean())
 
     def shares(self, weights: Mapping[Columns, float]) -> list[float]:
         r"""Shares of a budget for measuring the keys of ``weights`` together.
@@ -206,6 +218,15 @@ class Session:
         potentials: Mapping[Variables, FloatArray] = self.estimate.potentials if self.estimate is not None else {}
         rows = self._rows if self._rows is not None else self._combined()
         return GraphicalTable(self.reduction, dict(potentials), self.zeros, max(rows, 0.0))
+
+
+def require_structure(shape: Mapping[str, int], structure: Structure) -> None:
+    """Refuse facts about columns of ``shape`` that leave no possible row, or that no model has room for."""
+    reduction, zeros = reduce(shape, structure)
+    held = tuple(Zero(reduction.variables(z.columns), z.mask) for z in zeros)
+    cells = model_cells(reduction.sizes, [z.variables for z in held])
+    structure.require_room({c: reduction.shape[c] for c in reduction.columns}, cells=cells)
+    require_possible(reduction.sizes, held)
 
 
 def one_way(variable: int, measurements: Iterable[Measurement]) -> tuple[FloatArray, float]:

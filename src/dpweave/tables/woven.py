@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpweave.errors import PlanError
 from dpweave.links.degrees import Degrees, whole
 from dpweave.links.link_method import LinkProblem
 from dpweave.links.map_learner import MAP
@@ -27,6 +26,7 @@ from dpweave.links.relaxed.projections import project_capped_simplex
 from dpweave.measure.purse import Purse
 from dpweave.privacy.window import Columns, NoisyMarginal
 from dpweave.tables.base import Registration, Structure
+from dpweave.tables.reduction import Origin, compose, fill
 from dpweave.tables.session import Session
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from dpweave.arrays import FloatArray, IntArray
     from dpweave.privacy.window import Window
+    from dpweave.tables.reduction import Composition
 
 COUNT = 0.02
 """Share of rho for the number of rows, where nobody measured it before."""
@@ -48,12 +49,17 @@ PICTURE_ROWS = 20_000
 class WovenTable:
     """Noisy one-way marginals in the order of weaving, and for each column but the
     first the pairs that were measured.
+
+    What is woven are the columns of ``inner``; those of the table's ``shape`` follow from them by ``origins``, or are
+    the same.
     """
 
     shape: Mapping[str, int]
     rows: float
     singles: tuple[NoisyMarginal, ...]
     pairs: tuple[tuple[NoisyMarginal, ...], ...]
+    inner: Mapping[str, int]
+    origins: Mapping[str, Origin]
 
     def sample(self, rows: int, rng: np.random.Generator) -> dict[str, IntArray]:
         """Weave ``rows`` rows."""
@@ -64,9 +70,11 @@ class WovenTable:
             if not made or not rows:
                 made[column] = rng.permutation(np.repeat(np.arange(len(counts)), counts))
                 continue
-            problem = value_problem(made, column, self.shape, rows=rows, seen=self.rows)
+            problem = value_problem(made, column, self.inner, rows=rows, seen=self.rows)
             made[column] = values_of(LEARNER.wire(problem, pairs, rng=rng, degrees=Degrees(right=counts)), rows)
-        return {c: made.get(c, np.zeros(rows, dtype=np.int64)) for c in self.shape}
+        codes = {c: made.get(c, np.zeros(rows, dtype=np.int64)) for c in {**self.inner, **self.shape}}
+        known = fill(self.origins, codes, rows)
+        return {c: known.get(c, codes[c]) for c in self.shape}
 
     @cached_property
     def _picture(self) -> dict[str, IntArray]:
@@ -85,24 +93,36 @@ class WovenTable:
         """What :func:`restore` needs."""
         every = [("single", s) for s in self.singles] + [(str(i), p) for i, ps in enumerate(self.pairs) for p in ps]
         parts = [{"of": of, "columns": list(m.columns), "sigma": m.sigma} for of, m in every]
-        state: dict[str, object] = {"shape": dict(self.shape), "rows": self.rows, "parts": parts}
-        return state, {str(i): m.counts.ravel() for i, (_, m) in enumerate(every)}
+        state: dict[str, object] = {
+            "shape": dict(self.shape),
+            "rows": self.rows,
+            "parts": parts,
+            "inner": dict(self.inner),
+            "origins": {c: list(origin.columns) for c, origin in self.origins.items()},
+        }
+        arrays = {f"table/{c}": origin.table.ravel() for c, origin in self.origins.items()}
+        return state, arrays | {str(i): m.counts.ravel() for i, (_, m) in enumerate(every)}
 
 
 def restore(state: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> WovenTable:
     """Invert :meth:`WovenTable.state`."""
+    inner = state.get("inner", state["shape"])  # models of before have no rules
     found: dict[str, list[NoisyMarginal]] = {}
     for i, part in enumerate(state["parts"]):
-        counts = arrays[str(i)].reshape([state["shape"][c] for c in part["columns"]])
+        counts = arrays[str(i)].reshape([inner[c] for c in part["columns"]])
         found.setdefault(part["of"], []).append(NoisyMarginal(tuple(part["columns"]), counts, part["sigma"]))
     singles = tuple(found.get("single", ()))
     pairs = tuple(tuple(found.get(str(i), ())) for i in range(len(singles)))
-    return WovenTable(state["shape"], state["rows"], singles, pairs)
+    origins = {
+        c: Origin(tuple(base), np.asarray(arrays[f"table/{c}"], dtype=np.int64).reshape([inner[b] for b in base]))
+        for c, base in state.get("origins", {}).items()
+    }
+    return WovenTable(state["shape"], state["rows"], singles, pairs, inner, origins)
 
 
 @dataclass(frozen=True)
 class Woven:
-    """The mechanism. Knows no structural zeros and no dependencies between columns."""
+    """The mechanism. Columns that structural zeros bind are woven as one, and those that follow from others not."""
 
     name: str = field(default="woven", init=False)
 
@@ -122,9 +142,10 @@ class Woven:
         set of more columns in the workload lends its weight to its pairs.
         """
         Session(window, rho=rho, rows=rows, structure=structure)  # its checks: budget, sizes, contradictions
-        if structure.zeros or structure.dependencies:
-            raise PlanError("the mechanism 'woven' keeps no structural zeros or dependencies; use 'aim' or 'mst'")
-        columns = sorted((c for c, n in window.shape.items() if n > 1), key=lambda c: window.shape[c])
+        made = compose(window.shape, structure)
+        own = {c: o for c, o in made.origins.items() if not np.array_equal(o.table, np.arange(made.shape.get(c, 0)))}
+        woven = partial(WovenTable, dict(window.shape), inner=dict(made.shape), origins=own)
+        columns = sorted((c for c, n in made.shape.items() if n > 1), key=lambda c: made.shape[c])
         purse = Purse(rho)
         size = rows
         if size is None and columns:
@@ -133,18 +154,42 @@ class Woven:
         if size is None or not columns:
             (total,) = window.measure([()], rho=purse.rest())
             progress("woven", 1.0)
-            return WovenTable(dict(window.shape), max(float(total.counts), 0.0) if rows is None else rows, (), ())
-        worth = _worth(columns, structure.workload, structure.linked)
-        cells = [math.prod(window.shape[c] for c in clique) for clique in worth]
-        shares = [(w * n) ** (2 / 3) for w, n in zip(worth.values(), cells, strict=True)]
+            return woven(max(float(total.counts), 0.0) if rows is None else rows, (), ())
+        workload = None if structure.workload is None else _inner(made, structure.workload)
+        worth = _worth(columns, workload, _inner(made, structure.linked))
+        room = {c: w for c, w in worth.items() if _cells(window.shape, made.outer(c)) <= structure.max_cells}
+        told = {c for clique in room for c in clique}
+        room |= {(c,): min(worth.values()) for c in columns if c not in told}
+        shares = [(w * _cells(made.shape, c)) ** (2 / 3) for c, w in room.items()]
         progress("measuring columns and pairs", 0.5)
-        measured = window.measure(list(worth), rho=purse.rest(), weights=shares)
-        singles = tuple(_single(c, measured) for c in columns)
+        found = window.measure([made.outer(c) for c in room], rho=purse.rest(), weights=shares)
+        measured = [NoisyMarginal(c, made.composed(c, m.counts), m.sigma) for c, m in zip(room, found, strict=True)]
+        known = [
+            NoisyMarginal((c,), made.composed((c,), m.counts), m.sigma)
+            for c in columns
+            for m in structure.measured
+            if m.columns == made.parts[c]
+        ]
+        singles = tuple(_single(c, [*measured, *known]) for c in columns)
         pairs = tuple(
             tuple(m for m in measured if len(m.columns) == 2 and m.columns[1] == column) for column in columns
         )
         progress("woven", 1.0)
-        return WovenTable(dict(window.shape), float(size), singles, pairs)
+        return woven(float(size), singles, pairs)
+
+
+def _cells(shape: Mapping[str, int], columns: Columns) -> int:
+    return math.prod(shape[c] for c in columns)
+
+
+def _inner(made: Composition, workload: Mapping[Columns, float]) -> dict[Columns, float]:
+    """A workload over the columns that are woven."""
+    out: dict[Columns, float] = {}
+    for columns, weight in workload.items():
+        inner = made.inner(columns)
+        if inner:
+            out[inner] = out.get(inner, 0.0) + weight
+    return out
 
 
 def seen_through_links(

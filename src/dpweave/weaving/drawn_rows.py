@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpweave.links.degrees import match_total, seen
+from dpweave.links.degrees import at_least, match_total, seen
 from dpweave.links.degrees_by_values import deal
 from dpweave.plan.relations import counted_keys, weaving_order
 from dpweave.schema.domain import degree, presence
@@ -129,7 +129,9 @@ class DrawnRows:
         if (name, key) not in state.owned and codes is not None:
             common = target in state.shared_rows.common
             starts = state.part.starts(len(codes), state.rng("share", name, key, common=True))
-            state.owned[name, key] = OwnedRows(self._drawn_degrees(name, key, codes, common=common), starts)
+            degrees = self._drawn_degrees(name, key, codes, common=common)
+            least = self._plan.table[name].key[key].min_degree
+            state.owned[name, key] = OwnedRows(at_least(degrees, least, rng=np.random.default_rng(0)), starts)
         return state.owned.get((name, key))
 
     def _drawn_degrees(self, name: str, key: str, codes: IntArray, *, common: bool) -> IntArray:

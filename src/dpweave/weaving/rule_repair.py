@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpweave.plan.rules import Constraint, Determined, Ordered, _settling_order
+from dpweave.plan.rules import Allowed, Constraint, Determined, Equal, Exactly, Ordered, settling_order
+from dpweave.weaving.declared_rules import breaking, elsewhere, mend, off_count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,14 +31,19 @@ def obey(
 ) -> dict[str, int]:
     """Make a database keep all rules, in place; return how many rows each of them had to change.
 
+    Values that may not go together are taken from rows whose values may.
     A dependent value gives way to the commonest one of its group. A row whose two values stand the wrong way round
     swaps them. Then values are only ever raised, up to what must not be above them, until nothing is left to raise:
     this ends, since no value passes the largest one there was. ``settled`` holds, by rule, what dependent values of
     earlier rows are; rows that are new follow it and add to it.
     """
+    rules = [r for r in rules if not isinstance(r, Exactly | Equal)]  # kept while rows were wired
     changed = dict.fromkeys(map(str, rules), 0)
     ordered = [r for r in rules if isinstance(r, Ordered)]
-    for dependence in _settling_order(rules):
+    allowed = [r for r in rules if isinstance(r, Allowed)]
+    for name in dict.fromkeys(r.table for r in allowed):
+        changed |= mend([r for r in allowed if r.table == name], tables)
+    for dependence in settling_order(rules):
         known = {} if settled is None else settled.setdefault(str(dependence), {})
         changed[str(dependence)] += _settle(dependence, tables, known)
     for rule in ordered:
@@ -58,7 +64,13 @@ def broken(
     links: Mapping[tuple[str, str], IntArray],
     database: Database,
 ) -> int:
-    """Count the rows that break a rule; nothing is changed."""
+    """Count the rows that break a rule, or the owners whose rows do; nothing is changed."""
+    if isinstance(rule, Allowed):
+        return int(breaking(rule, tables).sum())
+    if isinstance(rule, Equal):
+        return int(elsewhere(rule, links, database)[0].sum())
+    if isinstance(rule, Exactly):
+        return off_count(rule, tables, links, database)
     copy = dict(tables)
     return _settle(rule, copy, {}) if isinstance(rule, Determined) else _raise(rule, copy, links, database)
 

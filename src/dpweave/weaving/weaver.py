@@ -16,6 +16,7 @@ from dpweave.plan.relations import (
     weaving_order,
 )
 from dpweave.weaving.acyclic_keys import break_circles
+from dpweave.weaving.declared_rules import keep_counts, keep_equal, keep_least_degrees
 from dpweave.weaving.drawn_rows import DrawnRows
 from dpweave.weaving.key_targets import (
     keep_numbered,
@@ -135,6 +136,7 @@ class Weaver:
                 for key in self._plan.database[name].foreign_keys:
                     self._lead_elsewhere(name, key)
                 self._leave_out(name)
+        self.repairs |= keep_least_degrees(self._state) | keep_counts(self._state) | keep_equal(self._state)
 
     def _lead_elsewhere(self, name: str, key: ForeignKey) -> None:
         """Give rows any other target where they must have one and theirs was left out

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from dpweave.links.link_fit import LinkFit
 from dpweave.links.wiring import unit_members as module
 from dpweave.links.wiring.unit_members import Members, Seekers, choose_members, draw_partners
-from dpweave.measure.clipped_counts import Clipped, counts_of, is_clipped
+from dpweave.measure.clipped_counts import Clipped
 from dpweave.measure.cross_workloads import Workload
+from dpweave.measure.estimates import Estimate, estimates
+from dpweave.measure.question import Question
 from dpweave.privacy.window import NoisyUnitSum, Units, UnitSum
 
 
@@ -95,7 +97,7 @@ def test_clips_grow_with_the_budget_up_to_all_that_a_unit_can_have() -> None:
     clips = []
     for rho in (1e-4, 0.1, 10.0, 1e6):
         (noisy,) = counts.measure([("a", "b")], rho=rho)
-        assert is_clipped(noisy)
+        assert not Question.of(noisy).plain
         clips.append(window.unit_sums[0].clip)
         assert (window.rho, window.unit_sums[0].columns) == (rho, ("a", "b"))
     assert clips[0] == 1.0
@@ -107,9 +109,14 @@ def test_clips_grow_with_the_budget_up_to_all_that_a_unit_can_have() -> None:
 def test_what_clipping_takes_is_made_good_as_far_as_noise_lets_it_be_seen() -> None:
     counts = np.array([[300.0, 100.0], [200.0, 0.0]])
     unit_sum = UnitSum(("a", "b"), ((),), (1.0,), 1.0)
-    sure = counts_of(NoisyUnitSum(unit_sum, counts[..., None], 0.1), links=1000.0)
+
+    def read(sigma: float) -> Estimate:
+        noisy = NoisyUnitSum(unit_sum, counts[..., None], sigma)
+        (found,) = estimates(noisy, {"a": 2, "b": 2}, lambda _: np.array(1000.0))
+        assert found.columns == ("a", "b")
+        return found
+
+    sure = read(0.1)
     assert sure.counts.sum() == pytest.approx(1000, rel=0.01)
     assert sure.sigma == pytest.approx(0.1 / 0.6, rel=0.01)
-    assert counts_of(NoisyUnitSum(unit_sum, counts[..., None], 1e5), links=1000.0).counts.sum() == pytest.approx(
-        600, rel=0.01
-    )
+    assert read(1e5).counts.sum() == pytest.approx(600, rel=0.01)

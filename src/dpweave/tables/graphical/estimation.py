@@ -113,9 +113,7 @@ class _Objective:
         self.shapes = [m.counts.shape for m in measurements]
         self.ends = np.cumsum([m.counts.size for m in measurements], dtype=np.int64)
         self.target = np.concatenate([m.counts.ravel() / total for m in measurements])
-        self.weight = np.concatenate(
-            [np.broadcast_to(np.asarray(m.weight) * total**2, m.counts.shape).ravel() for m in measurements]
-        )
+        self.weight = np.concatenate([(_weight(m, zeros, sizes) * total**2).ravel() for m in measurements])
 
     def split(self, theta: FloatArray) -> list[FloatArray]:
         pieces = np.split(theta, self.ends[:-1])
@@ -127,6 +125,16 @@ class _Objective:
         residual = marginals - self.target
         gradient = self.weight * residual
         return _Point(theta, 0.5 * float(gradient @ residual), gradient, marginals, model)
+
+
+def _weight(measurement: Measurement, zeros: Sequence[Zero], sizes: Sequence[int]) -> FloatArray:
+    """Weights per cell; none where a zero says that noise is all there is, so that it does not count as misfit."""
+    weight = np.broadcast_to(np.asarray(measurement.weight, dtype=np.float64), measurement.counts.shape)
+    for zero in zeros:
+        if set(zero.variables) <= set(measurement.variables):
+            mask = Placement(zero.variables, measurement.variables, sizes).spread(zero.mask)
+            weight = np.where(mask, 0.0, weight)
+    return weight
 
 
 def estimate(

@@ -1,0 +1,119 @@
+"""What the rules of a plan mean for table models: combinations that cannot occur, columns that follow from others."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpweave.errors import PlanError
+from dpweave.measure.purse import Purse
+from dpweave.plan.relations import counted_keys, degree_codecs
+from dpweave.plan.rule_checks import codes_of, is_modelled
+from dpweave.plan.rules import Allowed, settling_order
+from dpweave.privacy.window import NoisyMarginal
+from dpweave.schema.domain import Bins, Categories, degree, size
+from dpweave.tables.base import StructuralZero, Structure
+from dpweave.tables.external import require_kept
+from dpweave.tables.graphical.dependencies import learned_dependency
+from dpweave.tables.session import require_structure
+from dpweave.weaving.declared_rules import combinations_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+    from dpweave.arrays import IntArray
+    from dpweave.plan.plan import Plan
+    from dpweave.privacy.window import Window
+
+
+def with_zeros(
+    plan: Plan,
+    name: str,
+    structure: Structure,
+    public: Mapping[str, pa.Table],
+    external: Mapping[str, IntArray] | None = None,
+) -> Structure:
+    """Add the combinations that a table's rules forbid. What cannot hold is refused; nothing is spent yet.
+
+    ``external`` are the codes of rows that were made elsewhere.
+    """
+    rules = [r for r in plan.constraints if isinstance(r, Allowed) and r.table == name]
+    if not rules:
+        return structure
+    structure = replace(structure, zeros=tuple(_zero(plan, rule, public) for rule in rules))
+    columns = dict.fromkeys(c for rule in rules for c in rule.columns)
+    try:
+        require_structure({c: _codes(plan, name, c) for c in columns}, structure)
+        if external is not None:
+            require_kept(external, structure)
+    except PlanError as error:
+        raise PlanError(f"table {name!r}: {error}") from None
+    return structure
+
+
+def _codes(plan: Plan, table: str, column: str) -> int:
+    planned = plan.table[table].column[column]
+    assert isinstance(planned.domain, Categories)
+    return size(planned.domain, nullable=planned.column.nullable)
+
+
+def _zero(plan: Plan, rule: Allowed, public: Mapping[str, pa.Table]) -> StructuralZero:
+    mask = np.ones([_codes(plan, rule.table, c) for c in rule.columns], dtype=np.bool_)
+    for code in codes_of(plan, rule, combinations_of(rule, public)):
+        mask[code] = False
+    return StructuralZero(rule.columns, mask)
+
+
+def with_dependencies(
+    plan: Plan, name: str, window: Window, structure: Structure, *, rho: float, rows: float
+) -> tuple[Structure, float]:
+    """Add what is known once domains are: least degrees, and what columns follow to; also what is left of ``rho``.
+
+    A column that follows need not be fitted, so its share of the budget, as large as every other column's, goes into
+    this. A rule that the model has no room for, or that what was learned contradicts, is left to be mended in rows.
+    """
+    structure = _with_least_degrees(plan, name, structure)
+    purse = Purse(rho)
+    each = rho / max(sum(size > 1 for size in window.shape.values()), 1)
+    for rule in settling_order(plan.constraints):
+        clique = (*rule.columns, rule.dependent)
+        if rule.table != name or not is_modelled(plan, rule):
+            continue
+        cells = math.prod(window.shape[c] for c in clique)
+        if cells > structure.max_cells or window.shape[rule.dependent] in (1, cells):
+            continue  # too much to count, or nothing to learn; so that some column keeps its share
+        # Shares that make the sum of the noise of all cells least, as in Session.shares.
+        weights = [n ** (2 / 3) for n in (cells, window.shape[rule.dependent])]
+        noisy, single = window.measure([clique, (rule.dependent,)], rho=purse.take(each), weights=weights)
+        known = _with(structure, noisy, single, rows=rows)
+        try:
+            require_structure(window.shape, known)
+        except PlanError:
+            continue
+        structure = known
+    return structure, purse.left
+
+
+def _with_least_degrees(plan: Plan, name: str, structure: Structure) -> Structure:
+    """Add that owners have no fewer rows than declared, where a group of degrees lies below that."""
+    zeros = []
+    for child, key in counted_keys(plan, name) if plan.table[name].external is None else ():
+        domain = degree_codecs(plan, name)[degree(child, key)].domain
+        assert isinstance(domain, Bins)
+        mask = np.array(domain.edges[1:], dtype=np.int64) <= plan.table[child].key[key].min_degree
+        if mask.any() and not mask.all():
+            zeros.append(StructuralZero((degree(child, key),), mask))
+    return replace(structure, zeros=(*structure.zeros, *zeros))
+
+
+def _with(structure: Structure, noisy: NoisyMarginal, single: NoisyMarginal, *, rows: float) -> Structure:
+    """Add what counts tell: the dependency, and how common each combination is that another column follows from."""
+    found = learned_dependency(noisy, single, rows=rows, zeros=structure.zeros)
+    sigma = noisy.sigma * math.sqrt(noisy.counts.shape[-1])
+    summed = NoisyMarginal(found.determinants, noisy.counts.sum(axis=-1), sigma)
+    return replace(structure, dependencies=(*structure.dependencies, found), measured=(*structure.measured, summed))

@@ -1,0 +1,72 @@
+"""How rows are counted is decided once: what a fit releases is what the plan says beforehand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import dpweave as dw
+from dpweave.budget.tasks import Task, link_task
+from dpweave.budget.ways_of_counting import relation_way, table_way, task_way
+from dpweave.measure.question import Question, Way
+from dpweave.plan.plan import Plan
+from dpweave.plan.relations import relations
+from tests.whole import test_owned_rows, test_popularity, test_two_hops, test_within
+
+
+def ways(plan: Plan) -> dict[str, Way]:
+    return {f"{r.table}.{r.key}": relation_way(plan, r) for r in relations(plan)}
+
+
+def test_each_kind_of_relation_has_its_way() -> None:
+    assert ways(test_within.families()) == {"person.home": Way.CENTRED, "person.father": Way.CLIPPED}
+    assert ways(test_popularity._plan()) == {"items.user": Way.CENTRED, "items.product": Way.CODED}
+    assert ways(test_popularity._plan(pure=True)) == {"items.product": Way.CODED}
+    hops = Plan.from_toml(test_two_hops.TOML)
+    assert ways(hops)["visits.shop"] is Way.CODED
+    assert [table_way(hops, t) for t in ("people", "visits", "marks")] == [Way.PLAIN, Way.CENTRED, Way.CENTRED]
+
+
+def test_other_methods_and_other_neighbours_count_plainly() -> None:
+    for method in ("pgd", "random"):
+        assert ways(test_within.families(method=method))["person.father"] is Way.PLAIN
+    record = replace(test_popularity._plan(), neighbours="record")
+    assert set(ways(record).values()) == {Way.PLAIN}
+    assert table_way(record, "items") is Way.PLAIN
+
+
+@pytest.mark.parametrize(
+    ("source", "plan"),
+    [
+        (test_popularity._source, test_popularity._plan()),
+        (test_within.people, test_within.families()),
+        (test_within.people, test_within.families(method="pgd")),
+        (test_owned_rows.town, test_owned_rows.plan(20)),
+    ],
+    ids=["public rows", "within units", "within units, pgd", "owned rows"],
+)
+def test_a_fit_counts_as_the_plan_says(source, plan) -> None:
+    release = dw.fit(source(), plan, epsilon=1.0, delta=1e-6, insecure_seed=0).release
+    for relation in relations(plan):
+        task = link_task(relation)
+        summed = [Question.of(b) for b in release.find_bags(task.name)]
+        match task_way(plan, task):
+            case Way.PLAIN:
+                assert release.find(task.name)
+                assert not summed
+            case Way.CENTRED:
+                left = {name for name, _ in relation.left}
+                assert summed
+                assert all(q.centred and set(q.looks_at) - set(q.columns) <= left for q in summed)
+            case Way.CLIPPED:
+                assert all(q.codes == ((),) and not q.centred for q in summed)
+                assert summed
+                assert not release.find(task.name)
+            case Way.CODED:
+                right = {name for name, _ in relation.right}
+                assert all(set(q.looks_at) - set(q.columns) <= right for q in summed)
+                assert summed
+    for table in plan.promise.private:
+        centred = task_way(plan, Task("tables", table)) is Way.CENTRED
+        assert bool(release.find_bags(f"tables:{table}")) == centred
