@@ -19,6 +19,7 @@ import pytest
 import dpweave as dw
 from dpweave.cli import main
 from dpweave.errors import TargetError
+from dpweave.links.map_learner import MAP
 from dpweave.model.synthetic_database import SyntheticDatabase
 from dpweave.plan.entries import ColumnPlan, KeyPlan, TablePlan
 from dpweave.plan.plan import Plan
@@ -32,6 +33,8 @@ from tests.weaving.test_weaver import ID, KIND, assert_keys_hold, frame, key, nu
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from dpweave.links.link_method import LinkProblem
 
     World = tuple[Plan, dict[str, pd.DataFrame]]
 
@@ -375,6 +378,51 @@ def test_links_are_as_good_as_in_one_part(small: None) -> None:
     assert parted > 0.9
 
 
+@pytest.mark.parametrize("users", [300, 3000])
+def test_links_are_learned_from_a_part_whatever_the_size(monkeypatch: pytest.MonkeyPatch, users: int) -> None:
+    monkeypatch.setattr(parts, "PART_VALUES", 1000)
+    monkeypatch.setattr(parts, "ENOUGH_ROWS", 50)
+    plan, source = junction(public=True)
+    tastes = np.repeat(np.arange(users) % 3, 4)
+    likes = pd.DataFrame({"user": np.repeat(np.arange(users), 4), "item": np.tile(np.arange(4), users) * 3 + tastes})
+    kinds = {n: list("abc") * (n // 3) for n in (30, users)}
+    source = {
+        **source,
+        "user": frame(users, kind=kinds[users]),
+        "item": frame(30, kind=kinds[30]),
+        "likes": likes.sample(frac=1.0, random_state=1),
+    }
+    seen: list[LinkProblem] = []
+    learn = MAP.learn
+
+    def spy(self: MAP, window: object, problem: LinkProblem, **options: object) -> object:
+        seen.append(problem)
+        return learn(self, window, problem, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(MAP, "learn", spy)
+    model = dw.fit(source, plan, epsilon=50.0, delta=1e-5, insecure_seed=1)
+    (problem,) = (p for p in seen if p.right_rows == 30)
+    assert 100 < problem.links < 500  # a part has 1000 values: rows of both tables, with two columns each
+    assert problem.selective == pytest.approx(30 / (4 * users), rel=0.2)  # as it is for the whole
+    made = model.sample().to_pandas()
+    assert len(made["likes"]) == pytest.approx(4 * users, rel=0.05)
+    both = made["likes"].merge(made["user"], left_on="user", right_on="id")
+    both = both.merge(made["item"], left_on="item", right_on="id")
+    assert both.eval("kind_x == kind_y").mean() > 0.9
+
+
+def test_the_pilot_has_enough_of_every_table_and_is_bounded_all_the_same() -> None:
+    plan, _ = junction(public=True)
+    assert parts.pilot(plan, {"user": 1e3, "item": 30.0, "likes": 1e4}) == (Part(0, 1), frozenset())
+    many = {"user": 1e7, "item": 30.0, "likes": 1e8}
+    count, common = divide(plan, many)
+    assert parts.pilot(plan, many) == (Part(0, count), common)
+    few = {"user": parts.ENOUGH_ROWS * count / 2, "item": 30.0, "likes": 1.1e8}
+    assert parts.pilot(plan, few)[0].count == int(few["user"] // parts.ENOUGH_ROWS)
+    handful = {"user": 200.0, "item": 30.0, "likes": 1.1e8}
+    assert parts.pilot(plan, handful)[0].count == -(-divide(plan, handful)[0] // parts.PILOT_PARTS)
+
+
 def test_what_cannot_be_divided_stays_whole(small: None) -> None:
     plan, _ = junction(public=True)
     pairs_of_public = dataclasses.replace(
@@ -407,7 +455,7 @@ def test_shares_add_up() -> None:
         for total in (0.0, 0.49, 1.0, 2.5, 99.6, 12345.0, -3.0):
             assert sum(p.share(total) for p in every) == max(0, round(total))
         totals = rng.integers(0, 50, 200)
-        shares = np.array([p.shares(totals, np.random.default_rng(1)) for p in every])
+        shares = np.array([p.shares(totals, p.starts(200, np.random.default_rng(1))) for p in every])
         assert (shares.sum(axis=0) == totals).all()
         assert (np.abs(shares - totals / count) < 1).all()
 

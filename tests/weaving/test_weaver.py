@@ -558,3 +558,90 @@ def test_three_way_junctions_keys_to_unique_columns_and_nulls_that_depend_on_val
     for value, least, most in (("a", 0.75, 1.0), ("b", 0.0, 0.1)):
         rows = made["tagging"][made["tagging"].kind == value]
         assert least <= rows.via.isna().mean() <= most
+
+
+def orders_with_a_public_slot_each(method: str) -> tuple[Plan, dict[str, pd.DataFrame]]:
+    """Customers, their orders, each in a public slot of its own, and up to four items of each order."""
+    rng = np.random.default_rng(5)
+    slot = KeyPlan(ForeignKey(("slot",), "slots", ("id",)), "attribute", method=method)  # type: ignore[arg-type]
+    columns = (ColumnPlan(ID, None), KIND)
+    plan = Plan(
+        (
+            TablePlan("slots", columns, ("id",)),
+            TablePlan("customers", columns, ("id",)),
+            TablePlan(
+                "orders",
+                (*columns, *(ColumnPlan(number(c, nullable=False), None) for c in ("customer", "slot"))),
+                ("id",),
+                (("slot",),),
+                keys=(key("customer", "customers", "owning", degree_cap=4), slot),
+            ),
+            TablePlan(
+                "items",
+                (*columns, ColumnPlan(number("order", nullable=False), None)),
+                ("id",),
+                keys=(key("order", "orders", "owning", 4, degree_cap=4, method=method),),
+            ),
+        ),
+        protect=("customers",),
+        public=("slots",),
+    )
+    kinds = {n: rng.choice(list("abc"), n) for n in (300, 400, 800)}
+    source = {
+        "slots": frame(400, kind=kinds[400]),
+        "customers": frame(300, kind=kinds[300]),
+        "orders": frame(400, kind=kinds[400], customer=np.sort(rng.permutation(900)[:400] % 300), slot=np.arange(400)),
+        "items": frame(800, kind=kinds[800], order=np.sort(rng.permutation(1600)[:800] % 400)),
+    }
+    return plan, source
+
+
+@pytest.mark.parametrize("method", ["random", "map"])
+def test_owners_that_find_no_target_take_their_rows_with_them(method: str) -> None:
+    # A copy of three times the size has three times the orders, and the public slots are as many as they were.
+    plan, source = orders_with_a_public_slot_each(method)
+    made = dw.fit(source, plan, epsilon=50.0, delta=1e-5, insecure_seed=0).sample(scale=3.0).to_pandas()
+    assert_keys_hold(plan, made)
+    assert 300 < len(made["orders"]) <= 400
+    degrees = made["items"]["order"].value_counts()
+    assert degrees.max() <= 4
+    assert len(made["items"]) == pytest.approx(2 * len(made["orders"]), rel=0.2)
+
+
+def test_tables_that_must_lead_to_each_other_do_where_rows_are_left_out() -> None:
+    # Every store must have a chief who works there or elsewhere, each a chief of one store alone.
+    rng = np.random.default_rng(3)
+    pass_ = KeyPlan(ForeignKey(("pass",), "passes", ("id",)), "attribute")
+    plan = Plan(
+        (
+            TablePlan("passes", (ColumnPlan(ID, None), KIND), ("id",)),
+            TablePlan(
+                "store",
+                (ColumnPlan(ID, None), KIND, ColumnPlan(number("chief", nullable=False), None)),
+                ("id",),
+                (("chief",),),
+                keys=(key("chief", "staff", "linking", 1),),
+            ),
+            TablePlan(
+                "staff",
+                (ColumnPlan(ID, None), KIND, *(ColumnPlan(number(c, nullable=False), None) for c in ("store", "pass"))),
+                ("id",),
+                (("pass",),),
+                keys=(key("store", "store", "owning", 3, degree_cap=3), pass_),
+            ),
+        ),
+        protect=("store",),
+        public=("passes",),
+    )
+    rows = {n: frame(n, kind=rng.choice(list("abc"), n)) for n in (100, 200)}
+    source = {
+        "passes": rows[200],
+        "store": rows[100].assign(chief=np.arange(100) * 2),
+        "staff": rows[200].assign(store=np.arange(200) // 2, **{"pass": np.arange(200)}),
+    }
+    model = dw.fit(source, plan, epsilon=50.0, delta=1e-5, insecure_seed=0)
+    for seed in range(3):
+        made = model.sample(scale=1.3, seed=seed).to_pandas()
+        assert_keys_hold(plan, made)
+        assert len(made["store"]) > 120  # of about 130: a store whose chief was left out gets another
+        assert made["staff"].store.value_counts().max() <= 3

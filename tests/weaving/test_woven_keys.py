@@ -19,7 +19,8 @@ from dpweave.schema.codec import Codec
 from dpweave.schema.database import Column, ForeignKey, Type
 from dpweave.schema.domain import Categories
 from dpweave.schema.placeholders import placeholders, room
-from dpweave.weaving.weaver import Blueprint, Weaver
+from dpweave.weaving.blueprint import Blueprint
+from dpweave.weaving.weaver import Weaver
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -132,7 +133,10 @@ def weave(plan: Plan, *, rows: int, seed: int) -> dict[str, pd.DataFrame]:
         models[name] = Drawn({c: sizes[c] for c in model_columns(plan, name)})
     public = {n: public_table(plan.table[n], min(rows, 3)) for n in plan.public}
     blueprint = Blueprint(plan, dict.fromkeys(plan.promise.private, float(rows)), models, public)  # type: ignore[arg-type]
-    made = Weaver(blueprint, linker=lambda *_: None, scale=1.0, seed=seed).weave()
+    weaver = Weaver(blueprint, scale=1.0, seed=seed)
+    for _ in weaver.wire():
+        pass  # links are made at random
+    made = weaver.tables()
     return {name: pd.DataFrame(table.to_pydict(), dtype=object) for name, table in made.items()}
 
 

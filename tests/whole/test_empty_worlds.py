@@ -13,7 +13,9 @@ import pytest
 import dpweave as dw
 from dpweave.plan.entries import ColumnPlan, TablePlan
 from dpweave.plan.plan import Plan
-from dpweave.weaving.weaver import Blueprint, Weaver
+from dpweave.schema.domain import degree
+from dpweave.weaving.blueprint import Blueprint
+from dpweave.weaving.weaver import Weaver
 from tests.weaving.test_weaver import ID, KIND, assert_keys_hold, frame, key, number
 
 
@@ -140,7 +142,15 @@ def test_declared_rows_keep_a_table_from_drowning() -> None:
             assert rows / 4 < copy[name].num_rows < 4 * rows, (name, copy[name].num_rows)
 
 
-def test_rows_that_must_lead_somewhere_bring_the_whole_way_there() -> None:
+class Childless:
+    """A table whose rows own nothing, as far as noise lets that show."""
+
+    def sample(self, rows: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        return {degree("middle", "top"): np.zeros(rows, dtype=np.int64)}
+
+
+@pytest.mark.parametrize("tables", [{}, {"top": Childless()}])
+def test_rows_that_must_lead_somewhere_bring_the_whole_way_there(tables: dict[str, Childless]) -> None:
     """A table that noise leaves empty gets a row where others must lead to it, and so do those that it leads to."""
     top = TablePlan("top", (ColumnPlan(ID, None),), ("id",))
     middle = TablePlan(
@@ -156,6 +166,8 @@ def test_rows_that_must_lead_somewhere_bring_the_whole_way_there() -> None:
         keys=(key("middle", "middle", "linking"),),
     )
     plan = Plan((top, middle, low), protect=("top", "low"))
-    blueprint = Blueprint(plan, {"top": 0.0, "middle": 0.0, "low": 50.0}, {}, {})
-    made = Weaver(blueprint, linker=lambda *_: None, scale=1.0, seed=0).weave()
-    assert {name: table.num_rows for name, table in made.items()} == {"top": 1, "middle": 1, "low": 50}
+    blueprint = Blueprint(plan, {"top": 0.0, "middle": 0.0, "low": 50.0}, tables, {})  # type: ignore[arg-type]
+    weaver = Weaver(blueprint, scale=1.0, seed=0)
+    for _ in weaver.wire():
+        pass  # links are made at random
+    assert {name: table.num_rows for name, table in weaver.tables().items()} == {"top": 1, "middle": 1, "low": 50}

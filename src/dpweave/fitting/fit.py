@@ -6,75 +6,46 @@ import math
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from dpweave.budget.allocation import Allocation, allocate, declared_costs
-from dpweave.budget.priorities import codes, seen_rows
 from dpweave.budget.running_fits import begin
 from dpweave.budget.tasks import (
     Task,
     favoured,
     is_category,
-    link_method,
-    link_task,
-    popularity_task,
 )
-from dpweave.budget.ways_of_counting import relation_way, table_way
+from dpweave.budget.ways_of_counting import table_way
 from dpweave.engines.opening import open_source
 from dpweave.errors import PlanError, UsageError
 from dpweave.fitting.external_rows import ExternalRows, bring
+from dpweave.fitting.link_learning import learn_links, learn_popularity
+from dpweave.fitting.measured_sizes import count_degrees, group_degrees, known_sizes, measure_sizes
 from dpweave.fitting.rule_structure import with_dependencies, with_zeros
-from dpweave.links.evidence import describe
-from dpweave.links.link_method import LinkModel, Refittable
-from dpweave.links.map_learner import MAP
-from dpweave.links.popularity import MOST_TARGETS, popularity, share_for
-from dpweave.links.relation_model import relation_model
+from dpweave.fitting.unit_windows import unit_window
 from dpweave.measure.question import Way
 from dpweave.model.model import Model, degree_counts, repetitions
 from dpweave.plan.relations import (
-    Relation,
     counted_keys,
-    degree_codec,
     derived_codecs,
-    fine_degrees,
-    has_popular_targets,
-    is_centred,
-    is_dictated,
     model_columns,
-    newcomer_view,
     relations,
-    repetition_codec,
-    repetition_view,
-    weaving_order,
 )
-from dpweave.privacy.accounting import Budget, Cost, subtract
+from dpweave.privacy.accounting import Budget, Cost
 from dpweave.privacy.certificate import said_of_sizes
-from dpweave.privacy.curator import Curator, CuratorWindow
+from dpweave.privacy.curator import Curator
 from dpweave.privacy.noise import InsecureNoise
 from dpweave.privacy.release import certify
 from dpweave.progress import Progress, reporter
 from dpweave.schema.codec import Codec
-from dpweave.schema.domain import Domain, Learn, View, degree, parse_degree, parse_repetition, size
+from dpweave.schema.domain import Domain, Learn, View, degree, parse_degree, size
 from dpweave.tables.aim import MAX_TRIPLES
 from dpweave.tables.base import Structure, table_model
 from dpweave.tables.centred_rows import centred, composition
 from dpweave.tables.learned_domains import categories_from, public_domain
 from dpweave.tables.learned_ranges import learn_bins, remarks
-from dpweave.tables.owned_row_counts import (
-    BAND,
-    Rows,
-    combined,
-    degree_groups,
-    kept_share,
-    modest,
-    with_declared,
-    within_owners,
-)
 from dpweave.tables.woven import seen_through_links
-from dpweave.weaving.state import WeavingState
-from dpweave.weaving.weaver import Blueprint, Weaver
+from dpweave.weaving.blueprint import Blueprint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -82,16 +53,12 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from dpweave.arrays import IntArray
-    from dpweave.links.degrees import Degrees
-    from dpweave.links.link_method import LinkProblem
     from dpweave.plan.plan import Plan
     from dpweave.privacy.ledger import Ledger
-    from dpweave.privacy.release import Release
     from dpweave.privacy.window import Columns, NoisyMarginal, Window
-    from dpweave.schema.database import ForeignKey
-    from dpweave.schema.domain import Bins, Scalar
+    from dpweave.schema.domain import Bins
     from dpweave.tables.base import FittedTable, TableModel
+    from dpweave.tables.owned_row_counts import Rows
 
 
 def fit(
@@ -147,9 +114,9 @@ def fit(
             for name, (model, known) in models.items()
         }
         elsewhere = _charge_external(book, plan, brought)
-        _measure_sizes(curator, plan, allocation, report)
-        degrees = _count_degrees(curator, plan, allocation, report)
-        known = _known_sizes(plan, curator.release, degrees)
+        measure_sizes(curator, plan, allocation, report)
+        degrees = count_degrees(curator, plan, allocation, report)
+        known = known_sizes(plan, curator.release, degrees)
         sizes = {name: rows.used for name, rows in known.items()}
         plan = _learn_domains(curator, plan, allocation, known, degrees, public, report)
         tables, mechanisms, longer = _fit_tables(curator, plan, allocation, sizes, models, report)
@@ -162,8 +129,8 @@ def fit(
             repetitions(plan, curator.release),
             {name: rows.loose for name, rows in known.items()},
         )
-        blueprint, left = _learn_popularity(curator, blueprint, allocation, report)
-        found, fits = _learn_links(curator, blueprint, left, longer, report)
+        blueprint, left = learn_popularity(curator, blueprint, allocation, report)
+        found, fits = learn_links(curator, blueprint, left, longer, report)
         certificate = certify(
             plan.promise, book, delta=delta, insecure=curator.insecure, evidence=found, external=elsewhere
         )
@@ -235,104 +202,9 @@ def _learn_domains(
                 plan = plan.replace_domain(table.name, column.name, domain)
             curator.set_codec(table.name, column.name, Codec(column.column, domain))
     for name in plan.promise.private:
-        plan = _group_degrees(curator, plan, allocation, name, degrees, known)
+        plan = group_degrees(curator, plan, allocation, name, degrees, known)
         for column_name, codec in derived_codecs(plan, name).items():
             curator.set_codec(name, column_name, codec)
-    return plan
-
-
-def _count_degrees(curator: Curator, plan: Plan, allocation: Allocation, report: Progress) -> dict[Task, NoisyMarginal]:
-    """Count how many rows owners have, in fine buckets and beyond any bound."""
-    found = {}
-    for name in plan.promise.private:
-        for child, key in counted_keys(plan, name):
-            task = Task("domains", name, degree(child, key))
-            if task in allocation.tasks:
-                with report.step(f"learn how many {child} a row of {name} has"):
-                    curator.set_codec(name, task.item, degree_codec(child, key, fine_degrees(plan, child, key)))
-                    window = curator.window(View.of_table(name, (task.item,)), name=task.name)
-                    (found[task],) = window.measure([(task.item,)], rho=allocation.tasks[task])
-    return found
-
-
-def _known_sizes(plan: Plan, release: Release, degrees: Mapping[Task, NoisyMarginal]) -> dict[str, Rows]:
-    """How many rows of each private table bounds leave, by all counts of it: one unit
-    moves degrees of owners by little, whatever the bound.
-    """
-    out: dict[str, Rows] = {}
-    for name in weaving_order(plan):
-        if plan.table[name].public_rows is None:
-            (direct,) = release.find(Task("sizes", name).name)
-            out[name] = Rows(float(direct.counts), direct.sigma)
-            if plan.table[name].rows is not None:
-                out[name] = with_declared(out[name], seen_rows(plan, name))
-    out = _with_public_sizes(plan, out, degrees)
-    # Rows without owner are nobody's degree, and blank rows are counted by degrees alone.
-    owned = [name for name in out if is_centred(plan, name)]
-    keys = {name: plan.database[name].key[plan.promise.owning[name]] for name in owned}
-    for name, key in keys.items():
-        task = Task("domains", key.target, degree(name, key.name))
-        if task in degrees and out[name].sigma > 0:
-            edges, bound = fine_degrees(plan, name, key.name), plan.promise.bounds[name, key.name]
-            out[name] = combined(out[name], out[key.target], degrees[task], edges, bound=bound)
-    for name, key in reversed(keys.items()):
-        bound = plan.promise.bounds[name, key.name]
-        out[name], out[key.target] = within_owners(out[name], out[key.target], bound=bound)
-    for name in (n for n in out if n in plan.promise.owning):
-        own = plan.promise.owning[name]
-        owners = out[plan.database[name].key[own].target]
-        out[name] = modest(out[name], owners, bound=plan.promise.bounds[name, own])
-    return out
-
-
-def _with_public_sizes(
-    plan: Plan, measured: Mapping[str, Rows], degrees: Mapping[Task, NoisyMarginal]
-) -> dict[str, Rows]:
-    """Add public numbers of rows, less those that bounds leave out, by what degrees tell: nothing else is counted."""
-    out: dict[str, Rows] = {}
-    kept: dict[str, float] = {}
-    for name in weaving_order(plan):
-        declared, own, most = plan.table[name].public_rows, plan.promise.owning.get(name), math.inf
-        kept[name] = 1.0
-        if own is not None:
-            key, bound = plan.database[name].key[own], plan.promise.bounds[name, own]
-            task = Task("domains", key.target, degree(name, own))
-            if task in degrees:
-                kept[name] = kept_share(degrees[task], fine_degrees(plan, name, own), bound=bound)
-            kept[name] *= kept[key.target]
-            owners = out[key.target]
-            if is_centred(plan, name) and owners.rows > BAND * owners.sigma:
-                most = bound * owners.rows
-        out[name] = measured[name] if declared is None else Rows(min(declared * kept[name], most), 0.0)
-    return out
-
-
-def _group_degrees(
-    curator: Curator,
-    plan: Plan,
-    allocation: Allocation,
-    name: str,
-    degrees: Mapping[Task, NoisyMarginal],
-    known: Mapping[str, Rows],
-) -> Plan:
-    """Group degrees so that the owner's table model can tell them apart."""
-    spent_on_table = allocation.tasks[Task("tables", name)] if counted_keys(plan, name) else 0.0
-    for child, key in counted_keys(plan, name):
-        task = Task("domains", name, degree(child, key))
-        if task in degrees:
-            others = [codes(plan, name, c) for c in model_columns(plan, name) if c != task.item]
-            # A table model spends about as much on each column's pair with the degree.
-            l2 = max(curator.l2(View.of_table(name, (task.item,)), (task.item,)).values())
-            noise = l2 * math.sqrt(max(len(others), 1) / (2 * spent_on_table))
-            groups = degree_groups(
-                degrees[task],
-                fine_degrees(plan, child, key),
-                bound=plan.promise.bounds[child, key],
-                noise=noise,
-                values=max(others, default=1),
-                rows=known[child].used,
-            )
-            plan = plan.replace_degree_edges(child, key, groups)
     return plan
 
 
@@ -353,22 +225,10 @@ def _learn_domain(
     def measure(bins: Bins, share: float) -> NoisyMarginal:
         curator.set_codec(task.table, task.item, Codec(column, bins))
         view, unit_sums = View.of_table(task.table, (task.item,)), table_way(plan, task.table) is not Way.PLAIN
-        window = _window(curator, view, task.name, sizes, unit_sums=unit_sums)
+        window = unit_window(curator, view, task.name, sizes, unit_sums=unit_sums)
         return composition(window, [task.item], rho=share)[0]
 
     return learn_bins(column.type, learn, measure, rho=rho)
-
-
-def _measure_sizes(curator: Curator, plan: Plan, allocation: Allocation, report: Progress) -> None:
-    """Measure numbers of rows, and of rows that repeat a pair."""
-    with report.step("measure sizes"):
-        for task, rho in allocation.tasks.items():
-            if key := parse_repetition(task.item):
-                curator.set_codec(task.table, task.item, repetition_codec(key))
-                view = repetition_view(plan, task.table, key)
-                curator.measure(view, [(task.item,)], what=task.name, rho=rho)
-            elif task.group == "sizes":
-                curator.measure(View.of_table(task.table, ()), [()], what=task.name, rho=rho)
 
 
 def _fit_tables(
@@ -391,7 +251,7 @@ def _fit_tables(
         model, structure = models[name]
         unit_sums = table_way(plan, name) is not Way.PLAIN
         view = View.of_table(name, model_columns(plan, name))
-        window: Window = _window(curator, view, Task("tables", name).name, sizes, unit_sums=unit_sums)
+        window: Window = unit_window(curator, view, Task("tables", name).name, sizes, unit_sums=unit_sums)
         workload = _favoured(plan, Task("tables", name), tuple(window.shape))
         with report.step(f"fit table {name}"):
             window, left = centred(window, rho=rho, rows=sizes[name])
@@ -406,15 +266,6 @@ def _fit_tables(
         mechanisms[name] = model.name
         longer[name] = {} if window.units is None else window.units.longer
     return fitted, mechanisms, longer
-
-
-def _window(curator: Curator, view: View, name: str, sizes: Mapping[str, float], *, unit_sums: bool) -> CuratorWindow:
-    """Open a window on a view. If it may measure unit sums, they know about how many rows a unit has."""
-    window = curator.window(view, name=name, unit_sums=unit_sums)
-    if window.units is None:
-        return window
-    mean = sizes[view.base] / max(sizes[curator.promise.root(view.base)], 1.0)
-    return replace(window, units=replace(window.units, mean=mean))
 
 
 def _favoured(plan: Plan, task: Task, columns: Columns) -> dict[Columns, float] | None:
@@ -448,116 +299,3 @@ def _linked(plan: Plan, name: str) -> dict[Columns, float]:
                 for columns, weight in found.items():
                     out[columns] = out.get(columns, 0.0) + weight
     return out
-
-
-def _learn_popularity(
-    curator: Curator, blueprint: Blueprint, allocation: Allocation, report: Progress
-) -> tuple[Blueprint, dict[str, float]]:
-    """Count how often each row of a public table is led to, where noise lets that show;
-    return what links have left, by task.
-
-    One row of each owner counts for a target, which noise need hide no more of (docs/proofs, Theorem 5).
-    """
-    plan, found = blueprint.plan, {}
-    left = {task.name: rho for task, rho in allocation.tasks.items() if task.group == "links"}
-    for relation in relations(plan):
-        task, target = link_task(relation), plan.database[relation.table].key[relation.key].target
-        if task.name not in left or not has_popular_targets(plan, relation):
-            continue
-        if not isinstance(relation_model(plan, relation), MAP) or blueprint.public[target].num_rows > MOST_TARGETS:
-            continue
-        with report.step(f"count links to each row of {target}"):
-            keys = curator.set_targets(relation.table, relation.key)
-            window = curator.window(newcomer_view(relation), name=popularity_task(relation).name) if keys else None
-            order = _places(keys, blueprint.public[target], plan.database[relation.table].key[relation.key])
-            if window is None or order is None:
-                continue
-            (column,) = window.shape
-            mean = blueprint.sizes[relation.table] * blueprint.share(relation.table, relation.key) / len(keys)
-            rho = left[task.name] * share_for(
-                rho=left[task.name], l2=window.l2((column,)), mean=mean, targets=len(keys)
-            )
-            if rho > 0:
-                (noisy,) = window.measure([(column,)], rho=rho)
-                left[task.name] = subtract(left[task.name], rho)
-                codes = WeavingState(plan, blueprint.public, seed=0).codes[target]
-                found[relation.table, relation.key] = popularity(noisy.counts[order], sigma=noisy.sigma, columns=codes)
-    return replace(blueprint, popularity=found), left
-
-
-def _places(keys: tuple[Scalar, ...], table: pa.Table, key: ForeignKey) -> IntArray | None:
-    """Which of ``keys`` each row of a public table has; None where they are not the same."""
-    place = {value: i for i, value in enumerate(keys)}
-    rows = table[key.target_columns[0]].to_pylist() if keys else []
-    return np.array([place[v] for v in rows]) if len(rows) == len(place) == len(place.keys() & set(rows)) else None
-
-
-def _learn_links(
-    curator: Curator,
-    blueprint: Blueprint,
-    shares: Mapping[str, float],
-    longer: Mapping[str, Mapping[str, float]],
-    report: Progress,
-) -> tuple[list[dict[str, object]], dict[tuple[str, str], Any]]:
-    """Weave a first database, learning each relation when its turn comes; what was measured stays in the release.
-
-    Returns what the noisy counts say about each relation, and what was fitted to them.
-    """
-    found: list[dict[str, object]] = []
-    fits: dict[tuple[str, str], Any] = {}
-
-    def learn(relation: Relation, problem: LinkProblem, degrees: Degrees, rng: np.random.Generator) -> IntArray | None:
-        name = link_task(relation).name
-        if name not in shares:
-            return None
-        unit_sums = relation_way(blueprint.plan, relation) is not Way.PLAIN
-        window = _window(curator, relation.view, name, blueprint.sizes, unit_sums=unit_sums)
-        if window.units is not None:
-            told = longer.get(relation.table, {})
-            own = {n: told[a.column] for n, a in relation.left if not a.path and a.column in told}
-            window = replace(window, units=replace(window.units, longer=own))
-        model = _for_hidden(relation_model(blueprint.plan, relation), relation, problem, degrees)
-        with report.step(f"learn links {relation.table}.{relation.key}"):
-            result = model.learn(window, problem, rho=shares[name], rng=rng, progress=report.inside, degrees=degrees)
-        found.append(
-            {
-                "relation": f"{relation.table}.{relation.key}",
-                **describe(problem, result.measured, degrees=degrees, rng=rng),
-            }
-        )
-        if result.fit is not None and isinstance(model, Refittable):
-            fits[relation.table, relation.key] = result.fit
-        return result.pairs
-
-    if shares:
-        Weaver(blueprint, linker=learn, scale=1.0, seed=0, fits=fits).wire()
-    asked = {e["relation"] for e in found}
-    left = [r for r in relations(blueprint.plan) if f"{r.table}.{r.key}" not in asked]
-    return [*found, *(_unlearned(blueprint.plan, r) for r in left)], fits
-
-
-def _for_hidden(model: LinkModel, relation: Relation, problem: LinkProblem, degrees: Degrees) -> LinkModel:
-    """Favour how columns of owned rows go with their owner's degree, by the share of rows that bounds hide.
-
-    What hidden rows are like is told by nothing else (:func:`dpweave.links.draw_links.renewed_rows`).
-    """
-    if not (isinstance(model, MAP) and problem.left_may_repeat) or degrees.right is None or degrees.right_seen is None:
-        return model
-    hidden = 1 - float((degrees.right * degrees.right_seen).sum()) / max(float(degrees.right.sum()), 1.0)
-    counted = [n for n, a in relation.right if parse_degree(a.column) == (relation.table, relation.key)]
-    pairs: dict[Columns, float] = {(n, c): hidden / len(relation.left) for n, _ in relation.left for c in counted}
-    return replace(model, favoured={**pairs, **model.favoured}) if hidden > 0 else model
-
-
-def _unlearned(plan: Plan, relation: Relation) -> dict[str, object]:
-    """Say of a relation that nothing was asked about its links, and why."""
-    if link_method(plan, relation.table, relation.key) == "random":
-        why = "the plan asks for that"
-    elif is_dictated(plan, relation.table, relation.key):
-        why = "another key shares its columns"
-    elif not relation.learnable:
-        why = "one of its sides has no column to correlate"
-    else:
-        why = "the noisy sizes leave no rows to link, or its tables nothing to ask for"
-    verdict = f"links are wired at random within the degrees, because {why}; nothing was measured about them"
-    return {"relation": f"{relation.table}.{relation.key}", "verdict": verdict, "components": []}

@@ -48,7 +48,8 @@ class LinkProblem:
     where degrees tell that the view hides links. ``ordered`` names columns whose first so many codes are in order
     (ages, prices, dates), along which links may lean straight. ``home`` says which rows may meet at all; then rows
     without a partner are not linked. ``reach`` names columns of rows further on that only a share of the links lead to,
-    and the way to them; the others are not in counts of such columns, and have codes like those that are.
+    and the way to them; the others are not in counts of such columns, and have codes like those that are. ``parts`` is
+    how many problems like this one share the right rows, of a database that is linked part by part.
     """
 
     left: Mapping[str, IntArray]
@@ -63,6 +64,7 @@ class LinkProblem:
     ordered: Mapping[str, int] = field(default_factory=dict)
     home: UnitGroups | None = None
     reach: Mapping[str, tuple[str, float]] = field(default_factory=dict)
+    parts: int = 1
     left_rows: int = field(init=False)
     right_rows: int = field(init=False)
 
@@ -93,6 +95,11 @@ class LinkProblem:
             raise UsageError(f"links = {self.links} exceed the smaller side of a one-to-one relation, {min(n1, n2)}")
         if self.kind == "one-to-one" and barred and n1 == 1 and self.links:
             raise UsageError("the only row cannot be linked to itself; declare self_loops to allow it")
+
+    @property
+    def selective(self) -> float:
+        """How many right rows there are for each link."""
+        return self.right_rows / (self.links * self.parts)
 
     @property
     def bars_self(self) -> bool:

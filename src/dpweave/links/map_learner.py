@@ -96,8 +96,7 @@ class MAP:
         design = scene.design(self.k, self.favoured)
         if not design.cliques:
             return LinkResult(self.wire(problem, (), rng=rng, degrees=degrees))
-        selective = problem.right_rows / problem.links
-        variance = np.array([default_variance(t, scene.links, selective=selective) for t in design.components])
+        variance = np.array([default_variance(t, scene.links, selective=problem.selective) for t in design.components])
         measured = self._measure(window, scene, design, variance, rho=rho, progress=progress)
         progress("fitting", 0.2)
         fit = fit_links(problem, measured, degrees=degrees, rng=rng)

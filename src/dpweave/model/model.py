@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpweave.budget.tasks import Task, link_task
+from dpweave.budget.tasks import Task
 from dpweave.engines.staging import staged
 from dpweave.errors import ModelFileError, UsageError
 from dpweave.links.link_method import Refittable
@@ -25,8 +25,10 @@ from dpweave.privacy.certificate import Certificate
 from dpweave.schema.domain import degree, presence, repetition
 from dpweave.tables.base import restore
 from dpweave.tables.owned_row_counts import degree_histogram
+from dpweave.weaving.blueprint import Blueprint
+from dpweave.weaving.known_links import KnownLinks
 from dpweave.weaving.parts import Part, Parts, SharedRows, Woven, divide
-from dpweave.weaving.weaver import Blueprint, Weaver
+from dpweave.weaving.weaver import Weaver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -34,12 +36,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dpweave.arrays import IntArray
-    from dpweave.links.degrees import Degrees
-    from dpweave.links.link_method import LinkProblem
     from dpweave.model.synthetic_database import SyntheticDatabase
-    from dpweave.plan.relations import Relation
     from dpweave.privacy.release import Release
-    from dpweave.privacy.window import Noisy
     from dpweave.tables.base import FittedTable
 
 
@@ -115,19 +113,13 @@ class Model:
         self, scale: float, seed: int, count: int, common: frozenset[str], tell: Callable[[str, float], None] | None
     ) -> Iterator[Woven]:
         """Weave all parts in order; none is held while the next one is made."""
-        linker, shared_rows = Rewiring(self.plan, self.release, self.fits, tell), SharedRows(common)
+        known, shared_rows = KnownLinks(self.plan, self.release, self.fits, tell), SharedRows(common)
 
         def weave(part: Part) -> Woven:
-            weaver = Weaver(
-                self.blueprint,
-                linker=linker,
-                scale=scale,
-                seed=seed,
-                fits=linker.fits,
-                part=part,
-                shared_rows=shared_rows,
-            )
-            return Woven(weaver.weave(), weaver.repairs)
+            weaver = Weaver(self.blueprint, scale=scale, seed=seed, fits=self.fits, part=part, shared_rows=shared_rows)
+            for unlinked in weaver.wire():
+                known.link(unlinked)
+            return Woven(weaver.tables(), weaver.repairs)
 
         return (weave(Part(index, count)) for index in range(count))
 
@@ -147,41 +139,6 @@ class Model:
                     f"the model was written and cannot be read again; {target} is left as it was, and {spoilt} has all"
                     " of the model: keep it, and report this"
                 ) from error
-
-
-class Rewiring:
-    """Makes links from what a release holds. What is fitted to it is fitted once and serves all parts of a database."""
-
-    def __init__(
-        self,
-        plan: Plan,
-        release: Release,
-        fits: Mapping[tuple[str, str], Any],
-        progress: Callable[[str, float], None] | None = None,
-    ) -> None:
-        self._plan = plan
-        self._release = release
-        self._progress = progress
-        self.fits = dict(fits)
-
-    def __call__(
-        self, relation: Relation, problem: LinkProblem, degrees: Degrees, rng: np.random.Generator
-    ) -> IntArray | None:
-        """Links of one relation, or None where nothing was measured."""
-        if self._progress is not None:
-            every = relations(self._plan)
-            self._progress(f"{relation.table}.{relation.key}", every.index(relation) / len(every))
-        name = link_task(relation).name
-        measured: tuple[Noisy, ...] = (*self._release.find(name), *self._release.find_bags(name))
-        if not measured:
-            return None
-        method = relation_model(self._plan, relation)
-        if not isinstance(method, Refittable):
-            return method.wire(problem, measured, rng=rng, degrees=degrees)
-        at = relation.table, relation.key
-        if at not in self.fits:
-            self.fits[at] = method.fit(problem, measured, rng=rng, degrees=degrees)
-        return method.draw(self.fits[at], problem, rng=rng, degrees=degrees)
 
 
 def degree_counts(plan: Plan, release: Release) -> dict[tuple[str, str], tuple[tuple[int, ...], IntArray]]:

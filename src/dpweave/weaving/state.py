@@ -13,7 +13,7 @@ from dpweave.plan.relations import derived_codecs
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import Bins, Categories, Opaque, presence
 from dpweave.schema.encoding import encode_table
-from dpweave.weaving.parts import Part, SharedRows
+from dpweave.weaving.parts import OwnedRows, Part, SharedRows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,6 +34,7 @@ class WeavingState:
     ``ready`` are the tables that are there from the start: public ones, and those that an earlier part made for all.
 
     ``links[table, key]`` holds one position of the target table for each row, or -1 where the key leads nowhere.
+    ``owned[table, key]`` holds how many rows each row of the target table is to own. It follows these rows.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class WeavingState:
         self.rows: dict[str, int] = {}
         self.codes: dict[str, dict[str, IntArray]] = {}
         self.links: dict[tuple[str, str], IntArray] = dict(self.shared_rows.links)
+        self.owned: dict[tuple[str, str], OwnedRows] = dict(self.shared_rows.owned)
         self._seed = seed
         for name, table in self.ready.items():
             known = self.shared_rows.codes.get(name)
@@ -83,6 +85,10 @@ class WeavingState:
         """Whether parts have rows of their own that lead by ``key`` to private rows they have in common."""
         return key.target in self.shared_rows.common and name not in self.shared_rows.common
 
+    def parts_of(self, name: str, key: ForeignKey) -> int:
+        """How many parts have rows of their own that lead by ``key`` to the same public or common rows."""
+        return self.part.count if self.is_divided(name, key) or key.target in self.plan.public else 1
+
     def room(self, name: str, key: ForeignKey, bound: int) -> int | IntArray:
         """How many rows of this part may lead to a target by ``key``, one number per target where parts share it.
 
@@ -91,7 +97,7 @@ class WeavingState:
         if not self.is_divided(name, key):
             return bound
         totals = np.full(self.rows[key.target], bound, dtype=np.int64)
-        return self.part.shares(totals, self.rng("bound", name, key.name, common=True))
+        return self.part.shares(totals, self.part.starts(len(totals), self.rng("bound", name, key.name, common=True)))
 
     def places(self, name: str, keys: Sequence[ForeignKey]) -> IntArray | None:
         """One number per combination of targets, the same in every part; None where no two parts can have one."""
@@ -109,12 +115,19 @@ class WeavingState:
 
     def resize(self, name: str, rows: int) -> None:
         """Set the number of rows of a pure junction, which has no columns of its own to lose."""
-        self.lay(name, rows, {c: np.resize(v, rows) for c, v in self.codes[name].items()})
+        self._choose(name, np.resize(np.arange(self.rows[name]), rows))
 
     def take(self, name: str, rows: IntArray) -> None:
         """Let a table that nothing leads to or from yet consist of these of its rows, some perhaps more than once."""
         assert not self.is_linked(name)
+        self._choose(name, rows)
+
+    def _choose(self, name: str, rows: IntArray) -> None:
+        """Let a table, and what is known of each of its rows, consist of these of them."""
         self.lay(name, len(rows), {c: v[rows] for c, v in self.codes[name].items()})
+        for (table, key), owned in self.owned.items():
+            if self.plan.database[table].key[key].target == name:
+                self.owned[table, key] = owned.of(rows)
 
     def is_linked(self, name: str) -> bool:
         """Whether rows of a table have targets, or are targets, already."""
@@ -125,7 +138,7 @@ class WeavingState:
         if keep.all():
             return
         place = np.where(keep, np.cumsum(keep) - 1, -1)
-        self.lay(name, int(keep.sum()), {c: v[keep] for c, v in self.codes[name].items()})
+        self._choose(name, np.flatnonzero(keep))
         for (table, key), links in self.links.items():
             moved = links
             if self.plan.database[table].key[key].target == name:

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpweave.links.degrees import Degrees, at_least, degrees_of, match_total, seen
-from dpweave.links.degrees_by_values import deal
-from dpweave.links.link_method import LinkProblem
+from dpweave.links.wiring.assign import assign_at_random
 from dpweave.plan.relations import (
     Relation,
-    counted_keys,
-    degree_codecs,
     is_dictated,
-    is_single,
-    presence_codecs,
     relations,
     repeating_key,
     seated_keys,
     weaving_order,
 )
-from dpweave.schema.domain import Attribute, Bins, degree, presence
-from dpweave.tables.external import ExternalTable
 from dpweave.weaving.acyclic_keys import break_circles
 from dpweave.weaving.declared_rules import keep_counts, keep_equal, keep_least_degrees
+from dpweave.weaving.drawn_rows import DrawnRows
 from dpweave.weaving.key_targets import (
     keep_numbered,
     lead_away_from_itself,
@@ -35,208 +26,58 @@ from dpweave.weaving.key_targets import (
     random_targets,
     repeat_pairs,
     separate,
-    unit_groups,
 )
+from dpweave.weaving.link_problems import LinkProblems, Unlinked
 from dpweave.weaving.rule_repair import obey
 from dpweave.weaving.state import WeavingState
 from dpweave.weaving.unit_composition import make_room, move_in
 from dpweave.weaving.values import Values
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
 
-    from dpweave.arrays import FloatArray, IntArray
-    from dpweave.plan.plan import Plan
-    from dpweave.tables.base import FittedTable
+    from dpweave.arrays import IntArray
+    from dpweave.schema.database import ForeignKey
+    from dpweave.weaving.blueprint import Blueprint
     from dpweave.weaving.parts import Part, SharedRows
-
-MOST_UNSEEN = 1000
-"""Degrees may call for this many times the rows that were counted within bounds; more is taken for an error of theirs.
-"""
-
-_PILOT = 2000
-"""Rows from which the mean degree of a table's rows is guessed before any are woven."""
-
-
-@dataclass(frozen=True)
-class Blueprint:
-    """What a database is woven from: everything public or released."""
-
-    plan: Plan
-    sizes: Mapping[str, float]
-    """Number of rows of each private table within bounds: noisy, or from a public one."""
-    tables: Mapping[str, FittedTable]
-    public: Mapping[str, pa.Table]
-    degrees: Mapping[tuple[str, str], tuple[tuple[int, ...], IntArray]] = field(default_factory=dict)
-    """For owning keys, as (table, key): buckets of degrees and their noisy counts over the owners."""
-    repetitions: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """For junctions whose pairs may repeat: the share of linked rows that do, and its standard error."""
-    loose: Mapping[str, float] = field(default_factory=dict)
-    """By how many rows degrees that are drawn may differ from a table's size
-    (:class:`dpweave.tables.owned_row_counts.Rows`).
-    """
-    popularity: Mapping[tuple[str, str], FloatArray] = field(default_factory=dict)
-    """For keys to public tables, as (table, key), whose targets were counted one by
-    one: how often each is led to, mean 1.
-    """
-
-    def whole(self, table: str) -> float:
-        """Rows of a table at scale 1: a public number, those that were brought, where
-        it was made elsewhere, else its noisy size.
-        """
-        fitted, declared = self.tables.get(table), self.plan.table[table].public_rows
-        if declared is not None:
-            return float(declared)
-        return float(fitted.brought) if isinstance(fitted, ExternalTable) else self.sizes[table]
-
-    def share(self, table: str, key: str) -> float:
-        """Share of rows whose foreign key leads somewhere."""
-        if presence(key) not in presence_codecs(self.plan, table):
-            return 1.0
-        none, some = np.maximum(self.tables[table].marginal((presence(key),)), 0.0)
-        return float(some / (none + some)) if none + some > 0 else 0.0
-
-    @cached_property
-    def kept(self) -> Mapping[str, float]:
-        """Share of a table's rows that bounds on what one row owns leave to be counted,
-        by what degrees say of the others.
-        """
-        whole = self.expected_rows(1.0)
-        return {name: size / whole[name] if 0 < size < whole[name] else 1.0 for name, size in self.sizes.items()}
-
-    def lost_links(self, table: str, key: str) -> float:
-        """Share of the rows without a target by a linking key that have one in truth:
-        its row was cut off by its owner's bound.
-
-        Of links to rows of which a share k is kept, a share k is seen. So if s of the
-        rows have a target that is seen, about min(s/k, 1) have one.
-        """
-        target = self.plan.database[table].key[key].target
-        seen = self.share(table, key)
-        if target in self.plan.public or self.plan.promise.is_owning(table, key) or not 0 < seen < 1:
-            return 0.0
-        return (min(seen / self.kept[target], 1.0) - seen) / (1 - seen)
-
-    def degrees_by_code(self, table: str, key: str, codes: IntArray, rng: np.random.Generator) -> IntArray:
-        """Draw how many rows of ``table`` lead by ``key`` to rows with these codes of their degree."""
-        groups = self._degree_groups(table, key)
-        fine, counts = self.degrees.get(
-            (table, key), (tuple(groups.tolist()), np.ones(len(groups) - 1, dtype=np.int64))
-        )
-        return degrees_of(codes, groups, np.array(fine), counts, rng)
-
-    def agreeing(self, table: str, key: str, degrees: IntArray, rng: np.random.Generator) -> IntArray:
-        """Scale degrees so that bounds leave about as many rows of ``table`` per owner as were counted.
-
-        Degrees come from a table model and from buckets, each with noise of its own, and larger ones than stand out of
-        it are not seen. Of rows that may lack an owner, the number that have one is known less well, so that degrees
-        are never lowered to it. Of rows that may be blank (Theorem 8) fewer are counted than owners have, so that their
-        degrees stand.
-        """
-        bound, most = self.plan.promise.bounds[table, key], int(self._degree_groups(table, key)[-1]) - 1
-        if is_single(self.plan, table, key) or self.plan.promise.may_blank(table):
-            return degrees
-        times = len(degrees) / max(self.sizes[self.plan.database[table].key[key].target], 1.0)
-        kept = int(np.minimum(degrees, bound).sum())
-        wanted, room = (x * times for x in (self.sizes[table] * self.share(table, key), self.loose.get(table, 0.0)))
-        wanted = min(max(kept, wanted - room), wanted + room)
-        if presence(key) in presence_codecs(self.plan, table):
-            wanted = max(wanted, kept)
-        total = wanted * (degrees.sum() / kept if kept else 1.0)
-        return match_total(degrees, min(round(total), most * len(degrees)), cap=most, rng=rng)
-
-    def exactly(self, table: str, key: str, degrees: IntArray, total: int, rng: np.random.Generator) -> IntArray:
-        """Scale degrees so that they add up to the ``total`` of a public number of
-        rows, as far as declared limits allow.
-
-        The largest degree that stands out of noise is no limit here: the number is
-        certain, and how large degrees get is not.
-        """
-        most = max(int(self._degree_groups(table, key)[-1]) - 1, -(-total // max(len(degrees), 1)))
-        planned = self.plan.table[table].key[key]
-        if is_single(self.plan, table, key):
-            most = 1
-        elif planned.degree_cap is not None:
-            most = min(most, planned.degree_cap)
-        elif self.plan.neighbours == "record" and self.plan.on_excess == "refuse":
-            most = min(most, self.plan.promise.bounds[table, key])
-        return match_total(degrees, min(total, most * len(degrees)), cap=most, rng=rng)
-
-    def only_total(self, table: str, key: str) -> int | None:
-        """The largest degree where nothing is known of degrees but their sum, else None."""
-        groups = self._degree_groups(table, key)
-        return int(groups[1]) - 1 if len(groups) == 2 else None
-
-    def _degree_groups(self, table: str, key: str) -> IntArray:
-        target = self.plan.database[table].key[key].target
-        domain = degree_codecs(self.plan, target)[degree(table, key)].domain
-        assert isinstance(domain, Bins)
-        return np.array(domain.edges, dtype=np.int64)
-
-    def expected_rows(self, scale: float) -> dict[str, float]:
-        """About how many rows each table of a woven database has, without weaving it."""
-        rows = {name: float(table.num_rows) for name, table in self.public.items()}
-        for name in weaving_order(self.plan):
-            rows[name] = max(self.whole(name) * scale, 0.0)
-            owning = self.plan.promise.owning.get(name)
-            if owning is None or self.plan.table[name].public_rows is not None:
-                continue
-            target = self.plan.database[name].key[owning].target
-            if (name, owning) not in counted_keys(self.plan, target) or self.only_total(name, owning) is not None:
-                continue
-            rng = np.random.default_rng(0)
-            codes = self.tables[target].sample(_PILOT, rng)[degree(name, owning)]
-            drawn = self.agreeing(name, owning, self.degrees_by_code(name, owning, codes, rng), rng)
-            owned = rows[target] * float(drawn.mean())
-            rows[name] = min(owned, MOST_UNSEEN * max(rows[name], 1.0)) + rows[name] * (1 - self.share(name, owning))
-        return rows
-
-
-class Linker(Protocol):
-    """Makes the links of one relation: learns them while fitting, repeats them while sampling."""
-
-    def __call__(
-        self, relation: Relation, problem: LinkProblem, degrees: Degrees, rng: np.random.Generator
-    ) -> IntArray | None:
-        """Return (left, right) row positions, or None for links at random."""
-        ...
 
 
 class Weaver:
     """One synthetic database in the making, or a part of one. The same blueprint, scale
     and seed always weave the same one.
+
+    ``for unlinked in weaver.wire(): …`` gives every relation its links, then ``weaver.tables()`` has the rows.
     """
 
     def __init__(
         self,
         blueprint: Blueprint,
         *,
-        linker: Linker,
         scale: float,
         seed: int,
         fits: Mapping[tuple[str, str], object] | None = None,
         part: Part | None = None,
         shared_rows: SharedRows | None = None,
     ) -> None:
-        self._fabric = blueprint
+        self._blueprint = blueprint
         self._plan = blueprint.plan
-        self._linker = linker
-        self._fits = {} if fits is None else fits
-        self._scale = scale
-        self._cloth = WeavingState(blueprint.plan, blueprint.public, seed=seed, part=part, shared_rows=shared_rows)
+        self._state = WeavingState(blueprint.plan, blueprint.public, seed=seed, part=part, shared_rows=shared_rows)
+        self._rows = DrawnRows(blueprint, self._state, scale=scale)
+        self._problems = LinkProblems(blueprint, self._state, self._rows)
+        self.fits = dict(fits or {})
+        """What is known of the links of each relation, by (table, key)."""
         self.repairs: dict[str, int] = {}
         """How many rows each constraint changed, and how many fall short of repeating a pair."""
 
-    def weave(self) -> dict[str, pa.Table]:
-        """Make every table: private ones from what was released, public ones as they
-        are. Later parts leave these out.
+    def tables(self) -> dict[str, pa.Table]:
+        """Make every table once all is wired: private ones from what was released,
+        public ones as they are. Later parts leave these out.
         """
         import pyarrow as pa
 
-        self.wire()
-        state, values = self._cloth, Values(self._cloth)
+        state, values = self._state, Values(self._state)
         made = dict(state.ready)
         for name in self._plan.promise.private:
             if name not in state.ready:
@@ -251,7 +92,10 @@ class Weaver:
 
     def _pass_on(self, tables: Mapping[str, pa.Table], values: Values) -> None:
         """Leave to later parts what they must know of this one."""
-        state, shared_rows = self._cloth, self._cloth.shared_rows
+        state, shared_rows = self._state, self._state.shared_rows
+        for (table, key), owned in state.owned.items():
+            if self._plan.database[table].key[key].target in shared_rows.common:
+                shared_rows.owned[table, key] = owned
         for name, table in tables.items():
             shared_rows.rows[name] = shared_rows.rows.get(name, 0) + table.num_rows
             if name in shared_rows.common:
@@ -265,314 +109,129 @@ class Weaver:
                     if places is not None:
                         shared_rows.count((name, column), places)
 
-    def wire(self) -> None:
-        """Draw rows and give every foreign key its targets, by position."""
-        order = [name for name in weaving_order(self._plan) if name not in self._cloth.ready]
-        for name in order:
-            self._draw_rows(name)
-        for name in reversed(order):  # rows first that must lead somewhere, then where they must lead
-            if not self._cloth.rows[name] and self._must_exist(name):
-                self._set_rows(name, 1)
+    def wire(self) -> Iterator[Unlinked]:
+        """Draw rows and give every foreign key its targets, by position. Yields each
+        relation that has something to link; its links are taken when the next one is asked for.
+        """
+        order = [name for name in weaving_order(self._plan) if name not in self._state.ready]
         woven = relations(self._plan)
         for name in order:
+            for drawn in (name, *(key.target for key in self._plan.database[name].foreign_keys)):
+                self._rows.draw(drawn)
             for relation in woven:
                 if relation.table == name:
-                    self._wire(relation)
+                    yield from self._wire(relation)
             self._repeat(name)
-            break_circles(self._cloth, name)
+            break_circles(self._state, name)
             for planned in self._plan.table[name].keys:
                 # Counted again: links that ran in a circle may have found no other.
                 if planned.within and planned.acyclic:
                     self._bring_home(name, planned.key.name)
-            for key in self._plan.database[name].foreign_keys:
-                self._cloth.keep(name, (self._cloth.links[name, key.name] >= 0) | may_be_null(self._cloth, name, key))
-            separate(self._cloth, name, (self._plan.database[name].primary_key, *self._plan.database[name].unique))
-            keep_numbered(self._cloth, name)
-        self.repairs |= keep_least_degrees(self._cloth) | keep_counts(self._cloth) | keep_equal(self._cloth)
+            self._leave_out(name)
+            separate(self._state, name, (self._plan.database[name].primary_key, *self._plan.database[name].unique))
+            keep_numbered(self._state, name)
+        rows = -1
+        while rows != (rows := sum(self._state.rows[name] for name in order)):  # where tables lead to each other
+            for name in order:
+                for key in self._plan.database[name].foreign_keys:
+                    self._lead_elsewhere(name, key)
+                self._leave_out(name)
+        self.repairs |= keep_least_degrees(self._state) | keep_counts(self._state) | keep_equal(self._state)
 
-    def _draw_rows(self, name: str) -> None:
-        """Draw a table's rows: as many as its owners have degrees for, where degrees are known."""
-        size, part = self._fabric.whole(name) * self._scale, self._cloth.part_of(name)
-        owning = self._plan.promise.owning.get(name)
-        degrees = None if owning is None else self._degrees(name, owning)
-        if degrees is None or owning is None:
-            self._set_rows(name, part.share(size))
+    def _lead_elsewhere(self, name: str, key: ForeignKey) -> None:
+        """Give rows any other target where they must have one and theirs was left out
+        later, as far as nothing else hangs on it.
+        """
+        state, table, planned = self._state, self._plan.database[name], self._plan.table[name].key[key.name]
+        alone = np.flatnonzero((state.links[name, key.name] < 0) & ~may_be_null(state, name, key))
+        uniques = [u for u in (table.primary_key, *table.unique) if set(u) & set(key.columns)]
+        if not len(alone) or planned.role == "owning" or planned.within or key.target == name:
             return
-        owned = min(int(degrees.sum()), MOST_UNSEEN * max(part.share(size), 1))
-        share = self._fabric.share(name, owning)
-        others = part.share(size * (1 - share))
-        if self._plan.table[name].public_rows is not None:  # rounded so that all rows together are as many as declared
-            others = part.share(size) - (part.share(size * share) if len(degrees) else 0)
-        self._set_rows(name, owned + others)
-        self._own(name, owning, owned)
-
-    def _own(self, name: str, owning: str, owned: int) -> None:
-        """Let so many rows have an owner: more than was drawn where bounds hid rows, which all have one."""
-        there = self._cloth.codes[name].get(presence(owning))
-        if there is None or isinstance(self._fabric.tables[name], ExternalTable) or self._cloth.is_linked(name):
+        if is_dictated(self._plan, name, key.name) or any(set(u) != set(key.columns) for u in uniques):
             return
-        rng = self._cloth.rng("owned", name)
-        some, none = (rng.permutation(np.flatnonzero(there == code)) for code in (1, 0))
-        if len(some) and len(none):
-            self._cloth.take(name, np.sort(np.append(np.resize(some, owned), np.resize(none, len(there) - owned))))
+        links = state.links[name, key.name]
+        bound = 1 if uniques else planned.max_degree
+        degrees = np.bincount(links[links >= 0], minlength=state.rows[key.target])
+        room = None if bound is None else np.broadcast_to(state.room(name, key, bound), len(degrees)) - degrees
+        one_group = np.zeros_like(alone), np.zeros_like(degrees)
+        links[alone] = assign_at_random(*one_group, room, rng=state.rng("elsewhere", name, key.name))
 
-    def _set_rows(self, name: str, rows: int) -> None:
-        fitted = self._fabric.tables.get(name)
-        codes = {} if fitted is None else dict(fitted.sample(rows, self._cloth.rng("rows", name)))
+    def _leave_out(self, name: str) -> None:
+        """Leave out rows that must lead somewhere and do not."""
         for key in self._plan.database[name].foreign_keys:
-            if presence(key.name) in codes and (lost := self._fabric.lost_links(name, key.name)):
-                there, rng = codes[presence(key.name)], self._cloth.rng("lost", name, key.name)
-                codes[presence(key.name)] = np.where((there == 0) & (rng.random(rows) < lost), 1, there)
-        self._cloth.lay(name, rows, codes)
+            self._state.keep(name, (self._state.links[name, key.name] >= 0) | may_be_null(self._state, name, key))
 
-    def _must_exist(self, name: str) -> bool:
-        """Whether rows that must lead to this table are there: noise alone should not wipe them out."""
-        return any(
-            self._cloth.rows.get(t.name) and not t.is_nullable(k)
-            for t, k in self._plan.promise.graph.incoming(name)
-            if t.name != name
-        )
-
-    def _degrees(self, name: str, key: str) -> IntArray | None:
-        """How many rows of ``name`` each target row should have by ``key`` in this part."""
-        degrees = self._all_degrees(name, key)
-        if degrees is None or not self._cloth.is_divided(name, self._plan.database[name].key[key]):
-            return degrees
-        return self._cloth.part.shares(degrees, self._cloth.rng("share", name, key, common=True))
-
-    def _all_degrees(self, name: str, key: str) -> IntArray | None:
-        """How many rows of ``name`` each target row should have by ``key`` in all: no fewer than declared."""
-        degrees, least = self._drawn_degrees(name, key), self._plan.table[name].key[key].min_degree
-        return None if degrees is None else at_least(degrees, least, rng=np.random.default_rng(0))
-
-    def _drawn_degrees(self, name: str, key: str) -> IntArray | None:
-        """How many rows of ``name`` each target row should have by ``key`` in all, where its degree was synthesised."""
-        state, target = self._cloth, self._plan.database[name].key[key].target
-        codes = state.codes.get(target, {}).get(degree(name, key))
-        if codes is None:
-            return None
-        common = target in state.shared_rows.common
-        rng = state.rng("degree", name, key, common=common)
-        others = {c: values for c, values in state.codes[target].items() if c != degree(name, key)}
-        degrees = deal(self._fabric.degrees_by_code(name, key, codes, rng), codes, others, rng)
-        most, rng = self._fabric.only_total(name, key), state.rng("total", name, key, common=common)
-        if self._plan.table[name].public_rows is not None:
-            whole = self._fabric.whole(name) * self._fabric.share(name, key) * self._scale
-            return self._fabric.exactly(name, key, degrees, state.part_of(target).share(whole), rng)
-        if most is None:
-            return self._fabric.agreeing(name, key, degrees, rng)
-        if not len(degrees):
-            return degrees
-        total = min(state.part_of(target).share(self._fabric.sizes[name] * self._scale), len(degrees) * most)
-        return match_total(degrees, total, cap=most, rng=rng)
-
-    # -- wiring ----------------------------------------------------------------------------------------------------
-
-    def _wire(self, relation: Relation) -> None:
+    def _wire(self, relation: Relation) -> Iterator[Unlinked]:
         """Give rows their targets; rows that cannot have what they must have are left out."""
         table = self._plan.database[relation.table]
-        rng = self._cloth.rng("link", relation.table, relation.key)
+        rng = self._state.rng("link", relation.table, relation.key)
         names = [relation.key] if relation.joint is None else [relation.joint, relation.key]
-        learned = self._learned(relation, rng)
+        problem, rows = self._problems.problem(relation)
+        learned = None
+        if problem is not None:
+            degrees = self._problems.degrees(relation, problem, rows, rng)
+            yield (unlinked := Unlinked(relation, problem, degrees, rng))
+            if unlinked.fit is not None:
+                self.fits[relation.table, relation.key] = unlinked.fit
+            if unlinked.pairs is not None:
+                learned = np.stack([rows[unlinked.pairs[:, 0]], unlinked.pairs[:, 1]], axis=1)
         if learned is not None and relation.joint is not None:
-            self._cloth.resize(relation.table, len(learned))
+            self._state.resize(relation.table, len(learned))
             for name, side in zip(names, learned.T, strict=True):
-                self._cloth.links[relation.table, name] = side
+                self._state.links[relation.table, name] = side
         elif learned is not None:
             self._link(relation, learned)
         else:
             for name in names:
-                self._cloth.links[relation.table, name] = random_targets(
-                    self._cloth, relation.table, name, degrees=self._degrees(relation.table, name), rng=rng
+                self._state.links[relation.table, name] = random_targets(
+                    self._state, relation.table, name, degrees=self._rows.degrees(relation.table, name), rng=rng
                 )
         self._seat(relation)
         for name in names:
             if self._plan.table[relation.table].key[name].within:
                 self._bring_home(relation.table, name)
             elif table.key[name].target == relation.table:
-                lead_away_from_itself(self._cloth, relation.table, table.key[name])
+                lead_away_from_itself(self._state, relation.table, table.key[name])
             if not table.is_nullable(table.key[name]):
-                self._cloth.keep(relation.table, self._cloth.links[relation.table, name] >= 0)
+                self._state.keep(relation.table, self._state.links[relation.table, name] >= 0)
 
     def _seat(self, relation: Relation) -> None:
         """Let rows that lead to each other within a unit be of the same one."""
         seated = seated_keys(self._plan, relation.table)
         if self._plan.promise.owning.get(relation.table) == relation.key and seated:
-            make_room(self._cloth, relation, self._fits)
+            make_room(self._state, relation, self.fits)
         elif relation.key in seated:
-            problem, rows = self._problem(relation)
+            problem, rows = self._problems.problem(relation)
             if problem is not None:
-                move_in(self._cloth, relation, self._fits, problem, rows)
+                move_in(self._state, relation, self.fits, problem, rows)
 
     def _bring_home(self, name: str, key: str) -> None:
         """Let no row lead out of its unit, and count those that found no partner there."""
-        lead_within_units(self._cloth, name, key)
-        alone = int((self._cloth.links[name, key][self._cloth.with_target(name, key)] < 0).sum())
+        lead_within_units(self._state, name, key)
+        alone = int((self._state.links[name, key][self._state.with_target(name, key)] < 0).sum())
         if alone:
             self.repairs[f"{name}.{key} within its unit"] = alone
 
     def _link(self, relation: Relation, learned: IntArray) -> None:
         """Give rows their targets; a row that comes more than once is copied, and one that should have come leaves."""
-        name, bare = relation.table, np.ones(self._cloth.rows[relation.table], dtype=bool)
+        name, bare = relation.table, np.ones(self._state.rows[relation.table], dtype=bool)
         bare[learned[:, 0]] = False
-        if len(learned) > self._cloth.rows[name] - bare.sum():
-            bare[self._cloth.with_target(name, relation.key)] = False
+        if len(learned) > self._state.rows[name] - bare.sum():
+            bare[self._state.with_target(name, relation.key)] = False
             learned = learned[np.argsort(learned[:, 0], kind="stable")]
-            self._cloth.take(name, np.append(learned[:, 0], np.flatnonzero(bare)))
+            self._state.take(name, np.append(learned[:, 0], np.flatnonzero(bare)))
             learned[:, 0] = np.arange(len(learned))
-        links = np.full(self._cloth.rows[name], -1, dtype=np.int64)
+        links = np.full(self._state.rows[name], -1, dtype=np.int64)
         links[learned[:, 0]] = learned[:, 1]
-        self._cloth.links[name, relation.key] = links
+        self._state.links[name, relation.key] = links
 
     def _repeat(self, name: str) -> None:
         """Let as many rows of a junction repeat a pair as were measured; what degrees leave no room for is reported."""
-        if name not in self._fabric.repetitions:
+        if name not in self._blueprint.repetitions:
             return
-        share, error = self._fabric.repetitions[name]
-        found = repeat_pairs(self._cloth, name, share=share, error=error)
+        share, error = self._blueprint.repetitions[name]
+        found = repeat_pairs(self._state, name, share=share, error=error)
         if found is not None and abs(found.wanted - found.reached) > 0.01:
             key = repeating_key(self._plan, name)
             said = f"{name}: rows short of repeating a pair of {self._plan.promise.owning[name]} and {key} as measured"
-            self.repairs[said] = round(abs(found.wanted - found.reached) * self._cloth.rows[name])
-
-    def _learned(self, relation: Relation, rng: np.random.Generator) -> IntArray | None:
-        """Ask the linker; positions are those of whole tables."""
-        problem, rows = self._problem(relation)
-        if problem is None:
-            return None
-        pairs = self._linker(relation, problem, self._known_degrees(relation, problem, rows, rng), rng)
-        if pairs is None:
-            return None
-        return np.stack([rows[pairs[:, 0]], pairs[:, 1]], axis=1)
-
-    def _known_degrees(
-        self, relation: Relation, problem: LinkProblem, rows: IntArray, rng: np.random.Generator
-    ) -> Degrees:
-        """Degrees that were synthesised with their rows, made to fit the number of
-        links; where there are none, their bound.
-        """
-        key = relation.joint or relation.key
-        degrees = self._degrees(relation.table, key)
-        if relation.kind == "one-to-one":
-            return Degrees()
-        right = self._bound(relation)
-        popular = self._fabric.popularity.get((relation.table, relation.key))
-        popular = None if popular is None or not len(popular) else popular
-        if degrees is None:
-            counted = self._counted(relation.table, rows) if relation.joint is None else None
-            return Degrees(left_seen=counted, right_weights=popular, right_bound=right)
-        bound = self._plan.promise.bounds[relation.table, key]
-        every = self._all_degrees(relation.table, key)
-        share = seen(degrees if every is None else every, bound)
-        if relation.joint is not None:
-            degrees = match_total(degrees, problem.links, cap=problem.right_rows, rng=rng)
-            return Degrees(left=degrees, left_seen=share, right_weights=popular, right_bound=right)
-        degrees = match_total(degrees, problem.links, cap=max(problem.links, 1), rng=rng)
-        return Degrees(right=degrees, right_seen=share)
-
-    def _counted(self, name: str, rows: IntArray) -> FloatArray:
-        """How much of each of some rows the view shows: of a row whose owner has more
-        than the bound, in any step up to the unit, a part.
-        """
-        share, at = np.ones(len(rows)), rows
-        for table, key in self._plan.promise.chain(name):
-            links = self._cloth.links.get((table, key), rows[:0])
-            if not len(links):
-                break
-            at = np.where(at >= 0, links[at], -1)
-            degrees = self._all_degrees(table, key)
-            if degrees is not None and len(degrees):
-                share *= np.where(at >= 0, seen(degrees, self._plan.promise.bounds[table, key])[at], 1.0)
-        return share
-
-    def _bound(self, relation: Relation) -> int | IntArray | None:
-        """How many rows may lead to one in this part, where counts show no more: by
-        promise, or because the others were cut off.
-
-        Under ``entity`` a row that must have a target has one beyond the bound too, so
-        that degrees are not known to end there.
-        """
-        table, promise = self._plan.database[relation.table], self._plan.promise
-        key = table.key[relation.key]
-        if not promise.is_private(key) or promise.is_owning(relation.table, relation.key):
-            return None
-        bound = promise.bounds[relation.table, relation.key]
-        if promise.neighbours == "entity" and not table.is_nullable(key):
-            return None
-        return self._cloth.room(relation.table, key, bound)
-
-    def _problem(self, relation: Relation) -> tuple[LinkProblem | None, IntArray]:
-        """State what is to be linked: the left rows that have a target, all right rows, and how many links."""
-        table = self._plan.database[relation.table]
-        key = table.key[relation.key]
-        start = relation.table if relation.joint is None else table.key[relation.joint].target
-        skip = 0 if relation.joint is None else 1
-        rows = np.arange(self._cloth.rows[start])
-        if relation.joint is None:
-            rows = self._cloth.with_target(relation.table, relation.key)
-        bound = self._bound(relation)
-        if bound is not None and table.is_nullable(key):
-            room = int(np.broadcast_to(bound, self._cloth.rows[key.target]).sum())
-            if len(rows) > room:
-                rows = np.sort(self._cloth.rng("room", relation.table, relation.key).permutation(rows)[:room])
-        links = len(rows) if relation.joint is None else self._cloth.rows[relation.table]
-        if relation.kind == "one-to-one":
-            links = min(links, self._cloth.rows[key.target])
-        same = start == key.target and len(rows) == self._cloth.rows[start]
-        partners = self._cloth.rows[key.target] - same  # no row is led to itself
-        if not relation.learnable or not links or not partners or is_dictated(self._plan, relation.table, relation.key):
-            return None, rows
-        if relation.joint is not None:
-            links = min(links, self._cloth.rows[start] * partners)
-        left, ways = self._side(start, {n: Attribute(a.column, a.path[skip:]) for n, a in relation.left}, rows)
-        every = np.arange(self._cloth.rows[key.target])
-        further = {n: Attribute(a.column, a.path[1:]) for n, a in relation.right}
-        right, more = self._side(key.target, further, every, way=key.name)
-        linked = relation.view.linked
-        codecs = {n: self._cloth.codec(relation.table, a, linked) for n, a in (*relation.left, *relation.right)}
-        seen_links = self._fabric.sizes[relation.table] * self._fabric.share(relation.table, relation.key)
-        problem = LinkProblem(
-            left,
-            right,
-            shape={n: codec.size for n, codec in codecs.items()},
-            links=links,
-            links_measured=max(seen_links, 1.0),
-            kind=relation.kind,
-            same_table=same,
-            left_may_repeat=self._may_repeat(relation),
-            ordered={n: codec.ordered for n, codec in codecs.items()},
-            home=unit_groups(self._cloth, relation.table, key, rows) if relation.joint is None else None,
-            reach={**ways, **more},
-        )
-        return problem, rows
-
-    def _side(
-        self, base: str, attributes: Mapping[str, Attribute], rows: IntArray, *, way: str = ""
-    ) -> tuple[dict[str, IntArray], dict[str, tuple[str, float]]]:
-        """Codes of one side's rows, and which columns only a share of them have: beyond
-        a private row that may not be there.
-
-        Such rows are no part of counts over these columns. So there they get the codes
-        of others, the same for all columns of one way.
-        """
-        codes = {n: self._cloth.seen(base, a)[rows] for n, a in attributes.items()}
-        reach: dict[str, tuple[str, float]] = {}
-        for needed in {self._plan.promise.required(base, a.path) for a in attributes.values()} - {()}:
-            there = self._cloth.position(base, needed)[rows] >= 0
-            if there.all() or not there.any():
-                continue
-            rng = self._cloth.rng("reach", base, way, *needed)
-            donor = np.where(there, np.arange(len(rows)), rng.choice(np.flatnonzero(there), len(rows)))
-            for n, a in attributes.items():
-                if self._plan.promise.required(base, a.path) == needed:
-                    codes[n], reach[n] = codes[n][donor], (".".join((way, *needed)), float(there.mean()))
-        return codes, reach
-
-    def _may_repeat(self, relation: Relation) -> bool:
-        """Whether rows may be chosen anew for their owners: not those made elsewhere,
-        nor those that are linked already.
-        """
-        name = relation.table
-        owned = relation.joint is None and self._plan.promise.is_owning(name, relation.key)
-        elsewhere = isinstance(self._fabric.tables.get(name), ExternalTable)
-        return owned and relation.kind == "one-to-many" and not elsewhere and not self._cloth.is_linked(name)
+            self.repairs[said] = round(abs(found.wanted - found.reached) * self._state.rows[name])

@@ -1,0 +1,155 @@
+"""Links: what is asked about each relation, in the order in which rows are woven."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpweave.budget.tasks import link_method, link_task, popularity_task
+from dpweave.budget.ways_of_counting import relation_way
+from dpweave.fitting.unit_windows import unit_window
+from dpweave.links.evidence import describe
+from dpweave.links.link_method import LinkModel, Refittable
+from dpweave.links.map_learner import MAP
+from dpweave.links.popularity import MOST_TARGETS, popularity, share_for
+from dpweave.links.relation_model import relation_model
+from dpweave.measure.question import Way
+from dpweave.plan.relations import Relation, has_popular_targets, is_dictated, newcomer_view, relations
+from dpweave.privacy.accounting import subtract
+from dpweave.schema.domain import parse_degree
+from dpweave.weaving.parts import SharedRows, pilot
+from dpweave.weaving.state import WeavingState
+from dpweave.weaving.weaver import Weaver
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+    from dpweave.arrays import IntArray
+    from dpweave.budget.allocation import Allocation
+    from dpweave.links.degrees import Degrees
+    from dpweave.links.link_method import LinkProblem
+    from dpweave.plan.plan import Plan
+    from dpweave.privacy.curator import Curator, CuratorWindow
+    from dpweave.privacy.window import Columns
+    from dpweave.progress import Progress
+    from dpweave.schema.database import ForeignKey
+    from dpweave.schema.domain import Scalar
+    from dpweave.weaving.blueprint import Blueprint
+
+
+def learn_popularity(
+    curator: Curator, blueprint: Blueprint, allocation: Allocation, report: Progress
+) -> tuple[Blueprint, dict[str, float]]:
+    """Count how often each row of a public table is led to, where noise lets that show;
+    return what links have left, by task.
+
+    One row of each owner counts for a target, which noise need hide no more of (docs/proofs, Theorem 5).
+    """
+    plan, found = blueprint.plan, {}
+    left = {task.name: rho for task, rho in allocation.tasks.items() if task.group == "links"}
+    for relation in relations(plan):
+        task, target = link_task(relation), plan.database[relation.table].key[relation.key].target
+        if task.name not in left or not has_popular_targets(plan, relation):
+            continue
+        if not isinstance(relation_model(plan, relation), MAP) or blueprint.public[target].num_rows > MOST_TARGETS:
+            continue
+        with report.step(f"count links to each row of {target}"):
+            keys = curator.set_targets(relation.table, relation.key)
+            window = curator.window(newcomer_view(relation), name=popularity_task(relation).name) if keys else None
+            order = _places(keys, blueprint.public[target], plan.database[relation.table].key[relation.key])
+            if window is None or order is None:
+                continue
+            (column,) = window.shape
+            mean = blueprint.sizes[relation.table] * blueprint.share(relation.table, relation.key) / len(keys)
+            rho = left[task.name] * share_for(
+                rho=left[task.name], l2=window.l2((column,)), mean=mean, targets=len(keys)
+            )
+            if rho > 0:
+                (noisy,) = window.measure([(column,)], rho=rho)
+                left[task.name] = subtract(left[task.name], rho)
+                codes = WeavingState(plan, blueprint.public, seed=0).codes[target]
+                found[relation.table, relation.key] = popularity(noisy.counts[order], sigma=noisy.sigma, columns=codes)
+    return replace(blueprint, popularity=found), left
+
+
+def _places(keys: tuple[Scalar, ...], table: pa.Table, key: ForeignKey) -> IntArray | None:
+    """Which of ``keys`` each row of a public table has; None where they are not the same."""
+    place = {value: i for i, value in enumerate(keys)}
+    rows = table[key.target_columns[0]].to_pylist() if keys else []
+    return np.array([place[v] for v in rows]) if len(rows) == len(place) == len(place.keys() & set(rows)) else None
+
+
+def learn_links(
+    curator: Curator,
+    blueprint: Blueprint,
+    shares: Mapping[str, float],
+    longer: Mapping[str, Mapping[str, float]],
+    report: Progress,
+) -> tuple[list[dict[str, object]], dict[tuple[str, str], Any]]:
+    """Learn each relation when its turn comes in the weaving of a first database, or of
+    a part of one: what was measured stays in the release, the rows do not.
+
+    Returns what the noisy counts say about each relation, and what was fitted to them.
+    """
+    plan = blueprint.plan
+    found: dict[str, dict[str, object]] = {}
+    part, common = pilot(plan, blueprint.expected_rows(1.0))
+    weaver = Weaver(blueprint, scale=1.0, seed=0, part=part, shared_rows=SharedRows(common))
+    for unlinked in weaver.wire() if shares else ():
+        relation, problem, degrees, rng = unlinked.relation, unlinked.problem, unlinked.degrees, unlinked.rng
+        name, at = link_task(relation).name, f"{relation.table}.{relation.key}"
+        if name not in shares:
+            continue
+        window = _links_window(curator, blueprint, relation, longer)
+        model = _for_hidden(relation_model(plan, relation), relation, problem, degrees)
+        with report.step(f"learn links {at}"):
+            result = model.learn(window, problem, rho=shares[name], rng=rng, progress=report.inside, degrees=degrees)
+        found[at] = {"relation": at, **describe(problem, result.measured, degrees=degrees, rng=rng)}
+        unlinked.pairs = result.pairs
+        unlinked.fit = result.fit if isinstance(model, Refittable) else None
+    left = [r for r in relations(plan) if f"{r.table}.{r.key}" not in found]
+    return [*found.values(), *(_unlearned(plan, r) for r in left)], weaver.fits
+
+
+def _links_window(
+    curator: Curator, blueprint: Blueprint, relation: Relation, longer: Mapping[str, Mapping[str, float]]
+) -> CuratorWindow:
+    """Open the window on the links of a relation. Unit sums know how much ``longer`` than expected vectors were."""
+    unit_sums = relation_way(blueprint.plan, relation) is not Way.PLAIN
+    window = unit_window(curator, relation.view, link_task(relation).name, blueprint.sizes, unit_sums=unit_sums)
+    if window.units is None:
+        return window
+    told = longer.get(relation.table, {})
+    own = {n: told[a.column] for n, a in relation.left if not a.path and a.column in told}
+    return replace(window, units=replace(window.units, longer=own))
+
+
+def _for_hidden(model: LinkModel, relation: Relation, problem: LinkProblem, degrees: Degrees) -> LinkModel:
+    """Favour how columns of owned rows go with their owner's degree, by the share of rows that bounds hide.
+
+    What hidden rows are like is told by nothing else (:func:`dpweave.links.draw_links.renewed_rows`).
+    """
+    if not (isinstance(model, MAP) and problem.left_may_repeat) or degrees.right is None or degrees.right_seen is None:
+        return model
+    hidden = 1 - float((degrees.right * degrees.right_seen).sum()) / max(float(degrees.right.sum()), 1.0)
+    counted = [n for n, a in relation.right if parse_degree(a.column) == (relation.table, relation.key)]
+    pairs: dict[Columns, float] = {(n, c): hidden / len(relation.left) for n, _ in relation.left for c in counted}
+    return replace(model, favoured={**pairs, **model.favoured}) if hidden > 0 else model
+
+
+def _unlearned(plan: Plan, relation: Relation) -> dict[str, object]:
+    """Say of a relation that nothing was asked about its links, and why."""
+    if link_method(plan, relation.table, relation.key) == "random":
+        why = "the plan asks for that"
+    elif is_dictated(plan, relation.table, relation.key):
+        why = "another key shares its columns"
+    elif not relation.learnable:
+        why = "one of its sides has no column to correlate"
+    else:
+        why = "the noisy sizes leave no rows to link, or its tables nothing to ask for"
+    verdict = f"links are wired at random within the degrees, because {why}; nothing was measured about them"
+    return {"relation": f"{relation.table}.{relation.key}", "verdict": verdict, "components": []}

@@ -1,0 +1,164 @@
+"""What a database is woven from, and what follows from it without weaving: sizes, shares, degrees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpweave.links.degrees import degrees_of, match_total
+from dpweave.plan.relations import counted_keys, degree_codecs, is_single, presence_codecs, weaving_order
+from dpweave.schema.domain import Bins, degree, presence
+from dpweave.tables.external import ExternalTable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+    from dpweave.arrays import FloatArray, IntArray
+    from dpweave.plan.plan import Plan
+    from dpweave.tables.base import FittedTable
+
+MOST_UNSEEN = 1000
+"""Degrees may call for this many times the rows that were counted within bounds; more is taken for an error of theirs.
+"""
+
+_PILOT = 2000
+"""Rows from which the mean degree of a table's rows is guessed before any are woven."""
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """What a database is woven from: everything public or released."""
+
+    plan: Plan
+    sizes: Mapping[str, float]
+    """Number of rows of each private table within bounds: noisy, or from a public one."""
+    tables: Mapping[str, FittedTable]
+    public: Mapping[str, pa.Table]
+    degrees: Mapping[tuple[str, str], tuple[tuple[int, ...], IntArray]] = field(default_factory=dict)
+    """For owning keys, as (table, key): buckets of degrees and their noisy counts over the owners."""
+    repetitions: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """For junctions whose pairs may repeat: the share of linked rows that do, and its standard error."""
+    loose: Mapping[str, float] = field(default_factory=dict)
+    """By how many rows degrees that are drawn may differ from a table's size
+    (:class:`dpweave.tables.owned_row_counts.Rows`).
+    """
+    popularity: Mapping[tuple[str, str], FloatArray] = field(default_factory=dict)
+    """For keys to public tables, as (table, key), whose targets were counted one by
+    one: how often each is led to, mean 1.
+    """
+
+    def whole(self, table: str) -> float:
+        """Rows of a table at scale 1: a public number, those that were brought, where
+        it was made elsewhere, else its noisy size.
+        """
+        fitted, declared = self.tables.get(table), self.plan.table[table].public_rows
+        if declared is not None:
+            return float(declared)
+        return float(fitted.brought) if isinstance(fitted, ExternalTable) else self.sizes[table]
+
+    def share(self, table: str, key: str) -> float:
+        """Share of rows whose foreign key leads somewhere."""
+        if presence(key) not in presence_codecs(self.plan, table):
+            return 1.0
+        none, some = np.maximum(self.tables[table].marginal((presence(key),)), 0.0)
+        return float(some / (none + some)) if none + some > 0 else 0.0
+
+    @cached_property
+    def kept(self) -> Mapping[str, float]:
+        """Share of a table's rows that bounds on what one row owns leave to be counted,
+        by what degrees say of the others.
+        """
+        whole = self.expected_rows(1.0)
+        return {name: size / whole[name] if 0 < size < whole[name] else 1.0 for name, size in self.sizes.items()}
+
+    def lost_links(self, table: str, key: str) -> float:
+        """Share of the rows without a target by a linking key that have one in truth:
+        its row was cut off by its owner's bound.
+
+        Of links to rows of which a share k is kept, a share k is seen. So if s of the
+        rows have a target that is seen, about min(s/k, 1) have one.
+        """
+        target = self.plan.database[table].key[key].target
+        seen = self.share(table, key)
+        if target in self.plan.public or self.plan.promise.is_owning(table, key) or not 0 < seen < 1:
+            return 0.0
+        return (min(seen / self.kept[target], 1.0) - seen) / (1 - seen)
+
+    def degrees_by_code(self, table: str, key: str, codes: IntArray, rng: np.random.Generator) -> IntArray:
+        """Draw how many rows of ``table`` lead by ``key`` to rows with these codes of their degree."""
+        groups = self._degree_groups(table, key)
+        fine, counts = self.degrees.get(
+            (table, key), (tuple(groups.tolist()), np.ones(len(groups) - 1, dtype=np.int64))
+        )
+        return degrees_of(codes, groups, np.array(fine), counts, rng)
+
+    def agreeing(self, table: str, key: str, degrees: IntArray, rng: np.random.Generator) -> IntArray:
+        """Scale degrees so that bounds leave about as many rows of ``table`` per owner as were counted.
+
+        Degrees come from a table model and from buckets, each with noise of its own, and larger ones than stand out of
+        it are not seen. Of rows that may lack an owner, the number that have one is known less well, so that degrees
+        are never lowered to it. Of rows that may be blank (Theorem 8) fewer are counted than owners have, so that their
+        degrees stand.
+        """
+        bound, most = self.plan.promise.bounds[table, key], int(self._degree_groups(table, key)[-1]) - 1
+        if is_single(self.plan, table, key) or self.plan.promise.may_blank(table):
+            return degrees
+        times = len(degrees) / max(self.sizes[self.plan.database[table].key[key].target], 1.0)
+        kept = int(np.minimum(degrees, bound).sum())
+        wanted, room = (x * times for x in (self.sizes[table] * self.share(table, key), self.loose.get(table, 0.0)))
+        wanted = min(max(kept, wanted - room), wanted + room)
+        if presence(key) in presence_codecs(self.plan, table):
+            wanted = max(wanted, kept)
+        total = wanted * (degrees.sum() / kept if kept else 1.0)
+        return match_total(degrees, min(round(total), most * len(degrees)), cap=most, rng=rng)
+
+    def exactly(self, table: str, key: str, degrees: IntArray, total: int, rng: np.random.Generator) -> IntArray:
+        """Scale degrees so that they add up to the ``total`` of a public number of
+        rows, as far as declared limits allow.
+
+        The largest degree that stands out of noise is no limit here: the number is
+        certain, and how large degrees get is not.
+        """
+        most = max(int(self._degree_groups(table, key)[-1]) - 1, -(-total // max(len(degrees), 1)))
+        planned = self.plan.table[table].key[key]
+        if is_single(self.plan, table, key):
+            most = 1
+        elif planned.degree_cap is not None:
+            most = min(most, planned.degree_cap)
+        elif self.plan.neighbours == "record" and self.plan.on_excess == "refuse":
+            most = min(most, self.plan.promise.bounds[table, key])
+        return match_total(degrees, min(total, most * len(degrees)), cap=most, rng=rng)
+
+    def only_total(self, table: str, key: str) -> int | None:
+        """The largest degree where nothing is known of degrees but their sum, else None."""
+        groups = self._degree_groups(table, key)
+        return int(groups[1]) - 1 if len(groups) == 2 else None
+
+    def _degree_groups(self, table: str, key: str) -> IntArray:
+        target = self.plan.database[table].key[key].target
+        domain = degree_codecs(self.plan, target)[degree(table, key)].domain
+        assert isinstance(domain, Bins)
+        return np.array(domain.edges, dtype=np.int64)
+
+    def expected_rows(self, scale: float) -> dict[str, float]:
+        """About how many rows each table of a woven database has, without weaving it."""
+        rows = {name: float(table.num_rows) for name, table in self.public.items()}
+        for name in weaving_order(self.plan):
+            rows[name] = max(self.whole(name) * scale, 0.0)
+            owning = self.plan.promise.owning.get(name)
+            if owning is None or self.plan.table[name].public_rows is not None:
+                continue
+            target = self.plan.database[name].key[owning].target
+            if (name, owning) not in counted_keys(self.plan, target) or self.only_total(name, owning) is not None:
+                continue
+            rng = np.random.default_rng(0)
+            codes = self.tables[target].sample(_PILOT, rng)[degree(name, owning)]
+            drawn = self.agreeing(name, owning, self.degrees_by_code(name, owning, codes, rng), rng)
+            owned = rows[target] * float(drawn.mean())
+            rows[name] = min(owned, MOST_UNSEEN * max(rows[name], 1.0)) + rows[name] * (1 - self.share(name, owning))
+        return rows

@@ -1,0 +1,53 @@
+"""Links drawn from what a release holds: no row is asked, nothing is spent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dpweave.budget.tasks import link_task
+from dpweave.links.link_method import Refittable
+from dpweave.links.relation_model import relation_model
+from dpweave.plan.relations import relations
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from dpweave.plan.plan import Plan
+    from dpweave.privacy.release import Release
+    from dpweave.privacy.window import Noisy
+    from dpweave.weaving.link_problems import Unlinked
+
+
+class KnownLinks:
+    """Draws links from fits. What is not fitted yet is fitted to the release, once for all parts of a database."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        release: Release,
+        fits: Mapping[tuple[str, str], Any],
+        progress: Callable[[str, float], None] | None = None,
+    ) -> None:
+        self._plan = plan
+        self._release = release
+        self._progress = progress
+        self._fits = dict(fits)
+
+    def link(self, unlinked: Unlinked) -> None:
+        """Give a relation its links; none where nothing was measured."""
+        relation, problem, degrees, rng = unlinked.relation, unlinked.problem, unlinked.degrees, unlinked.rng
+        if self._progress is not None:
+            every = relations(self._plan)
+            self._progress(f"{relation.table}.{relation.key}", every.index(relation) / len(every))
+        name = link_task(relation).name
+        measured: tuple[Noisy, ...] = (*self._release.find(name), *self._release.find_bags(name))
+        if not measured:
+            return
+        method, at = relation_model(self._plan, relation), (relation.table, relation.key)
+        if not isinstance(method, Refittable):
+            unlinked.pairs = method.wire(problem, measured, rng=rng, degrees=degrees)
+            return
+        if at not in self._fits:
+            self._fits[at] = method.fit(problem, measured, rng=rng, degrees=degrees)
+        unlinked.fit = self._fits[at]
+        unlinked.pairs = method.draw(unlinked.fit, problem, rng=rng, degrees=degrees)
