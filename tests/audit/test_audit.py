@@ -4,6 +4,7 @@ audit catches what is broken on purpose.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -15,7 +16,8 @@ from scipy.stats import beta
 from dpweave.privacy import curator as curator_module
 from dpweave.privacy import unit_sums
 from dpweave.privacy.curator import Curator
-from dpweave.privacy.unit_sums import grid
+from dpweave.privacy.noise import threshold_for
+from dpweave.privacy.unit_sums import GRID, grid
 from dpweave.privacy.window import NoisyMarginal, UnitSum
 from dpweave.schema.codec import Codec
 from dpweave.schema.database import Column, Type
@@ -386,26 +388,28 @@ def test_a_unit_that_is_not_clipped_is_caught(monkeypatch):
 # -- learned categories ------------------------------------------------------------------------------------------------
 
 
-def _discovered(threshold_shift: int, monkeypatch, *, runs: int, delta: float) -> int:
-    """How often a category that one unit alone has comes out."""
+def _discovered(forgotten: float, monkeypatch, *, categories: int, runs: int, delta: float) -> int:
+    """How often some category comes out of those that one unit alone has, if the
+    threshold has ``forgotten`` so much of what the unit weighs.
+    """
     tables = {"users": (("x",), {}), "orders": (("x",), {"user": "users"})}
     promise = make_promise(tables, protect=("users",), owning={"orders": "user"}, bounds={("orders", "user"): 3})
     rows: Rows = {
         "users": {u: {"x": 0} for u in range(4)},
-        "orders": {i: {"user": i % 4, "x": 1 if i % 4 == 0 else 0} for i in range(20)},
+        "orders": {i: {"user": i % 4, "x": 1 + i // 4 % categories if i % 4 == 0 else 0} for i in range(12)},
     }
-    honest = curator_module.threshold_for
-    if threshold_shift:
-        monkeypatch.setattr(curator_module, "threshold_for", lambda *a, **k: honest(*a, **k) - threshold_shift)
-    else:
-        monkeypatch.setattr(curator_module, "threshold_for", lru_cache(honest))
+    honest = lru_cache(threshold_for)
+    less = round(forgotten * GRID)
+    monkeypatch.setattr(curator_module, "threshold_for", lambda *a, **k: honest(*a, **k) - less)
     pair = Pair("words", promise, rows, rows, "users", View.of_table("orders", ("x",)), ("x",))
     curator = open_curator(pair, rows, salt="s")
-    words = curator._counts.categories("orders", "x")
-    assert words == {"0": 9, "1": 3}
-    monkeypatch.setattr(curator._counts, "categories", lambda table, column: words)  # the same rows, read once
+    words = curator._counts.categories("orders", "x", length=GRID)
+    alone = {str(1 + i) for i in range(categories)}
+    assert words == {"0": 3 * GRID} | dict.fromkeys(alone, math.floor(GRID / math.sqrt(categories)))
+    monkeypatch.setattr(curator._counts, "categories", lambda table, column, length: words)  # read once
     monkeypatch.setattr(curator, "_ledger", _Endless())  # no limit on delta is as large as so many runs
-    return sum("1" in curator.discover("orders", "x", what="words", rho=0.5, delta=delta) for _ in range(runs))
+    found = (curator.discover("orders", "x", what="words", rho=0.5, delta=delta) for _ in range(runs))
+    return sum(not alone.isdisjoint(words) for words in found)
 
 
 class _Endless:
@@ -413,13 +417,15 @@ class _Endless:
         """Take everything."""
 
 
-def test_rare_categories_stay_hidden_with_probability_delta(monkeypatch):
-    delta, runs = 0.02, 8_000
-    found = _discovered(0, monkeypatch, runs=runs, delta=delta)
+@pytest.mark.parametrize("categories", [1, 2, 3])
+def test_rare_categories_stay_hidden_with_probability_delta(categories, monkeypatch):
+    """Whether a unit has its rows in one category or in several: each of these is close to the worst there is."""
+    delta, runs = 0.02, 6_000
+    found = _discovered(0.0, monkeypatch, categories=categories, runs=runs, delta=delta)
     assert beta.ppf(MISS, found, runs - found + 1) <= delta
-    assert found > 0
-    # A threshold that forgets that a unit may have three rows lets them through.
-    broken = _discovered(3, monkeypatch, runs=runs // 2, delta=delta)
+    assert found > delta * runs / 3
+    # A threshold that forgets what the unit itself weighs lets them through.
+    broken = _discovered(1.0, monkeypatch, categories=categories, runs=runs // 2, delta=delta)
     assert beta.ppf(MISS, broken, runs // 2 - broken + 1) > delta
 
 

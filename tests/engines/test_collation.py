@@ -14,6 +14,8 @@ from dpweave.engines.opening import open_source
 from dpweave.errors import SourceError
 from dpweave.plan.entries import KeyPlan
 from dpweave.privacy.accounting import Budget
+from dpweave.privacy.bounding import Bounding
+from dpweave.privacy.counts import Counts
 from dpweave.privacy.curator import Curator
 from dpweave.privacy.ledger import Ledger
 from dpweave.schema.database import ForeignKey
@@ -98,3 +100,27 @@ def test_postgresql_hashes_texts_of_several_collations(postgres) -> None:  # noq
         curator.check()
         (total,) = curator.measure(View("pet", (), (("owner",),)), [()], what="pets", rho=1e6)
     assert int(total.counts) == 30
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "sqlite"])
+def test_categories_are_told_apart_byte_by_byte(engine, tmp_path: Path) -> None:
+    """Else one row would decide under which spelling all others are counted."""
+    path = tmp_path / f"shop.{engine}"
+    texts = ["A", "a", "a", "b", "B"]
+    statements = [
+        "CREATE TABLE owner (id INTEGER PRIMARY KEY, kind TEXT COLLATE NOCASE)",
+        "CREATE TABLE pet (id INTEGER PRIMARY KEY, owner INTEGER REFERENCES owner(id), kind TEXT COLLATE NOCASE)",
+        *(f"INSERT INTO owner VALUES ({i}, '{text}')" for i, text in enumerate(texts)),
+        *(f"INSERT INTO pet VALUES ({i}, 0, '{text}')" for i, text in enumerate(texts)),
+    ]
+    connection = duckdb.connect(str(path)) if engine == "duckdb" else sqlite3.connect(path)
+    for statement in statements:
+        connection.execute(statement)
+    connection.commit()
+    connection.close()
+    plan = dw.Plan.draft(path, protect=["owner"], max_degree=9)
+    with open_source(path) as source:
+        source.declare(plan.database)
+        counts = Counts(Bounding(source, plan.promise))
+        assert counts.categories("owner", "kind", length=1) == {"A": 1, "a": 2, "b": 1, "B": 1}
+        assert counts.categories("pet", "kind", length=100) == dict.fromkeys("AabB", 50)

@@ -59,8 +59,13 @@ ORDER = "tests/privacy/test_budget_order.py"
 PROMISE = "tests/privacy/test_promise.py"
 SELECTION = "tests/privacy/test_selection.py"
 SENSITIVITY = "tests/privacy/test_sensitivity.py"
+WORDS = "tests/privacy/test_categories.py"
 LAWS = "tests/statistical/test_noise_distribution.py"
 
+WORDS_ALONE = f"{WORDS}::test_every_number_of_categories_is_covered"
+WORDS_COUNTED = f"{WORDS}::test_engines_agree_with_the_oracle"
+WORDS_MOVE = f"{WORDS}::test_no_unit_moves_weights_further_than_is_claimed"
+WORDS_WHERE = f"{WORDS}::test_units_are_counted_only_where_rows_of_others_stay"
 ENTITY = f"{SENSITIVITY}::test_entity_neighbours_never_move_more_than_the_calculus_says"
 RECORD = f"{SENSITIVITY}::test_record_neighbours_never_move_more_than_the_calculus_says"
 REPEATED = f"{SENSITIVITY}::test_entity_neighbours_never_move_repetition_more_than_the_calculus_says"
@@ -410,8 +415,8 @@ MUTATIONS = (
     ),
     _calculus(
         "bags under record",
-        'if promise.neighbours != "entity" or view.base in promise.public:',
-        "if view.base in promise.public:",
+        'belong = promise.neighbours == "entity" and view.base not in promise.public',
+        "belong = view.base not in promise.public",
         "units are clipped where rows of others move",
         BAGS,
     ),
@@ -424,10 +429,74 @@ MUTATIONS = (
     ),
     _calculus(
         "bags for one table",
-        "return all(c.rows_stay() for c in calculi)",
-        "return any(c.rows_stay() for c in calculi)",
+        "and all(c.rows_stay() for c in calculi)",
+        "and any(c.rows_stay() for c in calculi)",
         "units are clipped where those of another table move their rows",
         BAGS,
+    ),
+    _calculus(
+        "categories of what others move",
+        "if rows <= 1 or not stays(promise, View(table, ()), ()):",
+        "if rows <= 1:",
+        "units are counted where rows of others come and go",
+        WORDS_MOVE,
+        WORDS_WHERE,
+    ),
+    _calculus(
+        "categories of half a unit",
+        "{promise.root(table): float(GRID)}",
+        "{promise.root(table): float(GRID) / 2}",
+        "noise hides half of what a unit gives to its categories",
+        WORDS_MOVE,
+    ),
+    _calculus(
+        "categories paid by others",
+        "{promise.root(table): float(GRID)}",
+        "{promise.protected[-1]: float(GRID)}",
+        "units pay whose rows were not counted",
+        f"{WORDS}::test_owners_are_counted_and_pay",
+    ),
+    _calculus(
+        "fewer categories",
+        "min((2 << i) - 1, rows)",
+        "min(1 << i, rows)",
+        "δ forgets that a unit may have almost twice as many categories",
+        WORDS_ALONE,
+    ),
+    _calculus(
+        "lighter categories",
+        "share(1 << i, length=GRID)",
+        "share((2 << i) - 1, length=GRID)",
+        "δ takes categories of a unit to be lighter than they may be",
+        WORDS_ALONE,
+    ),
+    _calculus(
+        "no unit with many categories",
+        "for i in range(rows.bit_length()))",
+        "for i in range(rows.bit_length() - 1))",
+        "δ forgets units that have as many categories as rows",
+        WORDS_ALONE,
+    ),
+    _calculus(
+        "no unit with few categories",
+        "for i in range(rows.bit_length()))",
+        "for i in range(1, rows.bit_length()))",
+        "δ forgets a unit with all its weight in one category",
+        WORDS_ALONE,
+    ),
+    _calculus(
+        "threshold of rows that go",
+        "rows = max(max(m.down, m.up) for m in moves.values())",
+        "rows = max(m.down for m in moves.values())",
+        "δ forgets categories of rows that come back",
+        CURATOR,
+    ),
+    _calculus(
+        "categories under record",
+        "{t: m.l2 for t, m in moves.items()}",
+        "{t: float(m.down) for t, m in moves.items()}",
+        "rows that come have no noise",
+        CURATOR,
     ),
     _calculus(
         "one target within",
@@ -711,6 +780,20 @@ MUTATIONS = (
         "rows count that have no place with their second unit",
         BLANKED,
     ),
+    _bounding(
+        "units of two tables",
+        "level=above.level.coalesce(len(chain))",
+        "level=above.level.coalesce(0)",
+        "a row without owner is taken for the protected row of the same number",
+        WORDS_COUNTED,
+    ),
+    _bounding(
+        "units of owners",
+        "top=above.top.coalesce(rows.rid)",
+        "top=rows.rid",
+        "each row counts as a unit of its own",
+        WORDS_COUNTED,
+    ),
     # -- counts ----------------------------------------------------------------------------------------------------
     _counts(
         "rows that lead nowhere",
@@ -767,10 +850,38 @@ MUTATIONS = (
     ),
     _counts(
         "categories of raw rows",
-        "rows = self._bounding.rows(table)",
-        "rows = self._bounding.raw(table)",
+        "rows, source = self._bounding.rows(table), self._bounding.source",
+        "rows, source = self._bounding.raw(table), self._bounding.source",
         "a unit brings more categories than its bound",
         f"{CURATOR}::test_categories_are_counted_over_bounded_rows",
+    ),
+    _counts(
+        "categories of every row",
+        '.select("value", "bits", "top", "level").distinct()',
+        '.select("value", "bits", "top", "level")',
+        "a unit gives weight to a category for each of its rows",
+        WORDS_COUNTED,
+    ),
+    _counts(
+        "one unit for all levels",
+        "group_by=[own.top, own.level]",
+        "group_by=[own.top]",
+        "what a unit gives depends on the categories of another",
+        WORDS_COUNTED,
+    ),
+    _counts(
+        "texts that come out alike",
+        '.aggregate([("n", "max")])',
+        '.aggregate([("n", "sum")]).rename_columns(["value", "k", "n_max"])',
+        "a unit gives its weight many times to texts that are read as one",
+        f"{WORDS}::test_texts_that_come_out_alike_count_once",
+    ),
+    _counts(
+        "texts that are taken for equal",
+        "else source.hash(text)",
+        "else text",
+        "one row decides under which of two spellings all others are counted",
+        "tests/engines/test_collation.py::test_categories_are_told_apart_byte_by_byte",
     ),
     _counts(
         "bags of nobody",
@@ -809,6 +920,21 @@ MUTATIONS = (
     ),
     # -- unit sums
     # ------------------------------------------------------------------------------------------------------
+    _bags(
+        "weights rounded up",
+        "return math.isqrt(length * length // categories)",
+        "return math.isqrt(length * length // categories) + 1",
+        "a unit's weights are longer than its length",
+        f"{WORDS}::test_shares_are_as_large_as_the_length_allows",
+        WORDS_MOVE,
+    ),
+    _bags(
+        "whole weight for each category",
+        "return math.isqrt(length * length // categories)",
+        "return length",
+        "a unit with k categories weighs √k times as much",
+        f"{WORDS}::test_shares_are_as_large_as_the_length_allows",
+    ),
     _bags(
         "length unchecked",
         "x[:, ~(_squares(x, who) <= most**2)[who]] = 0.0",
@@ -1326,23 +1452,21 @@ MUTATIONS = (
     _curator(
         "categories before the charge",
         "sigma = gaussian_sigma(worst, rho)",
-        "sigma = (self._counts.categories(table, column), gaussian_sigma(worst, rho))[1]",
+        "sigma = (self._counts.categories(table, column, length=1), gaussian_sigma(worst, rho))[1]",
         "rows are read that nobody may have paid for",
         ORDER,
     ),
-    _curator("threshold of one category", "l0=alone,", "l0=1,", "δ is too small by the number of rows of a unit"),
-    _curator("threshold of one row", "linf=alone)", "linf=1)", "a category that one unit has passes with several rows"),
+    _curator("threshold of one category", "l0=categories,", "l0=1,", "δ is too small by the number of rows of a unit"),
     _curator(
-        "threshold of rows that go",
-        "alone = max(max(m.down, m.up) for m in moves.values())",
-        "alone = max(m.down for m in moves.values())",
-        "δ forgets categories of rows that come back",
+        "threshold of one row", "linf=weight)", "linf=1)", "a category that one unit has passes with several rows"
     ),
     _curator(
-        "categories under record",
-        "worst = max(m.l2 for m in moves.values())",
-        "worst = max(float(m.down) for m in moves.values())",
-        "rows that come have no noise",
+        "threshold of the easiest case",
+        "threshold = max(threshold_for(",
+        "threshold = min(threshold_for(",
+        "δ holds for some numbers of categories of a unit and not for all",
+        f"{WORDS}::test_owners_are_counted_and_pay",
+        "tests/audit/test_audit.py::test_rare_categories_stay_hidden_with_probability_delta",
     ),
     # -- release ---------------------------------------------------------------------------------------------------
     _release(

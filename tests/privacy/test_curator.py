@@ -133,11 +133,10 @@ def test_a_threshold_is_paid_for_by_delta_for_rows_that_come_back():
     assert set(curator.spent.delta.values()) == {1e-6}
 
 
-@pytest.mark.parametrize("neighbours", ["entity", "record"])
-@pytest.mark.parametrize("d", [1, 4])
+@pytest.mark.parametrize(("neighbours", "d"), [("entity", 1), ("record", 1), ("record", 4)])
 def test_a_threshold_is_paid_for_by_delta_for_all_rows_of_a_unit(neighbours, d):
     """A unit may bring d categories of its own, or one that d rows have; δ covers the
-    worst of all that lies between.
+    worst of all that lies between. (Where units are counted: ``test_categories.py``.)
     """
     curator, noise = _overheard(neighbours, d=d, e=1)
     curator.discover("ratings", "x", what="words", rho=0.5, delta=1e-6)

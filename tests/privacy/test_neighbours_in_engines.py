@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpweave.engines.opening import open_source
-from dpweave.privacy.sensitivity import movement
+from dpweave.privacy.sensitivity import movement, weighed
 from dpweave.schema.database import Column, Database, ForeignKey, Table
 from tests.backends import postgres  # noqa: F401 - a fixture
 from tests.engine_counts import engine_counts
@@ -175,13 +175,18 @@ def _compared(
     others = rng.sample(others, min(len(others), most))
     looks = [random_view(rng, world) for _ in range(views)]
     seen = replace(world, promise=promise)
-    found = []
+    of = {t: weighed(promise, t) for t in promise.private}
+    found, words = [], []
     for rows in (world.rows, *(other for _, other in others)):
         with opened(rows) as source:
             counts, _ = engine_counts(source, seen, salt="the same for all")
             found.append([counts.marginals(view, [columns])[0] for view, columns in looks])
+            words.append({t: counts.categories(t, world.values[t][0], length=of[t].length) for t in of})
     attained = 0
-    for (unit, _), there in zip(others, found[1:], strict=True):
+    for (unit, _), there, after in zip(others, found[1:], words[1:], strict=True):
+        for table, a in words[0].items():
+            square = sum((a.get(v, 0) - after[table].get(v, 0)) ** 2 for v in {*a, *after[table]})
+            assert square <= of[table].l2.get(unit, 0.0) ** 2 * (1 + 1e-12), (table, unit, disguise)
         for (view, columns), a, b in zip(looks, found[0], there, strict=True):
             limit = movement(promise, view, columns, unit)
             moved = np.abs(a - b)

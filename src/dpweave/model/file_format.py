@@ -60,6 +60,7 @@ def release_to_dict(release: Release) -> dict[str, Any]:
                 "counts": dict(d.counts),
                 "sigma": d.sigma,
                 "threshold": d.threshold,
+                "by_unit": d.by_unit,
             }
             for d in release.discovered
         ],

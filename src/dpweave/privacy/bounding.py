@@ -12,6 +12,8 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING, Any
 
+import ibis
+
 from dpweave.engines.source_base import EXACT, ROW
 from dpweave.errors import SourceError
 
@@ -58,8 +60,6 @@ class Bounding:
         Declared keys must be unique (otherwise joins would multiply rows), primary keys not null (rows are ordered by
         them); under ``record`` bounds must hold.
         """
-        import ibis
-
         for table in self.promise.database:
             if table.primary_key and not self.source.proves_unique(table.name, table.primary_key):
                 rows = self.raw(table.name)
@@ -92,8 +92,6 @@ class Bounding:
 
         Texts may have collations by which different ones are equal, and values of two types are cast to be compared.
         """
-        import ibis
-
         table, there = self.promise.database[name], self.promise.database[key.target]
         types = [
             (table.column[c].type, there.column[t].type) for c, t in zip(key.columns, key.target_columns, strict=True)
@@ -114,8 +112,6 @@ class Bounding:
         return {k for k in (table.primary_key, *led) if k}
 
     def _has_repeats(self, rows: Any, columns: list[str]) -> bool:
-        import ibis
-
         present = rows.filter(*(rows[c].notnull() for c in columns))
         groups = present.group_by(columns).agg(n=ibis._.count()).filter(ibis._.n > 1)
         return self._any(groups)
@@ -133,8 +129,6 @@ class Bounding:
             )
 
     def _check_bound(self, name: str, key: ForeignKey) -> None:
-        import ibis
-
         bound = self.promise.bounds[name, key.name]
         link = self._link_column(name, key)
         rows = self.linked(name)
@@ -169,9 +163,21 @@ class Bounding:
             self._kept[name] = self.source.materialise(self._bounded_rows(self.promise.database[name]))
         return self._kept[name]
 
-    def _bounded_rows(self, table: Table) -> Any:
-        import ibis
+    def units(self, name: str) -> Any:
+        """Rows of a table that count: ``rid``, and ``top`` and ``level``, which name the unit that each belongs to.
 
+        ``top`` is the ``rid`` of the last row that owning keys lead to, and ``level`` how far below its protected
+        table that row's table is: 0 for a protected row, more for one without owner.
+        """
+        rows, chain = self.left(name), self.promise.chain(name)
+        if not chain:
+            return rows.select("rid", top=rows.rid, level=ibis.literal(0))
+        above = self.units(self.promise.database[name].key[chain[0][1]].target).view()
+        return rows.left_join(above, rows.owner == above.rid).select(
+            rows.rid, top=above.top.coalesce(rows.rid), level=above.level.coalesce(len(chain))
+        )
+
+    def _bounded_rows(self, table: Table) -> Any:
         rows = self.raw(table.name)
         if self._numbered:
             rows = rows.select("rid", *self._narrow_columns(table))
@@ -185,8 +191,6 @@ class Bounding:
 
     def _keep_first(self, table: Table, key: ForeignKey, rows: Any) -> Any:
         """Drop rows beyond the bound of their owner, and all rows whose owner was dropped."""
-        import ibis
-
         owner = self.promise.database[key.target]
         for wanted, name in (("rid", "owner"), ("unit", "unit"))[: 2 if self.promise.within else 1]:
             rows = self._follow(table, key, rows, self.kept(owner.name), wanted, name)
@@ -207,8 +211,6 @@ class Bounding:
         """Rows of a table, blank ones too, with one column per foreign key: the ``rid``
         it leads to after step 2, or null.
         """
-        import ibis
-
         if name not in self._linked:
             table, rows = self.promise.database[name], self._held_links(name)
             for key in table.foreign_keys:
@@ -239,8 +241,6 @@ class Bounding:
         """The ``rid`` of every blank row: it names a row by a shared key and has no
         place there, or its owner is blank.
         """
-        import ibis
-
         if name not in self._blank:
             table, rows = self.promise.database[name], self._held_links(name)
             flags = []
@@ -260,8 +260,6 @@ class Bounding:
         return rows.left_join(blank, rows[at] == blank.blank).select(*(rows[c] for c in rows.columns), blank.blank)
 
     def _bounded_links(self, table: Table) -> Any:
-        import ibis
-
         rows, deep = self.kept(table.name), 0
         for key in table.foreign_keys:
             if deep == DEEP:  # engines understand queries within queries up to a point
@@ -282,8 +280,6 @@ class Bounding:
 
     def _inside(self, table: Table, key: ForeignKey, rows: Any, link: str) -> Any:
         """Let links lead nowhere unless both ends belong to the same protected row, which both must have."""
-        import ibis
-
         rows = self._follow(table, key, rows, self.kept(key.target), "unit", "theirs")
         same = ibis.ifelse(rows.unit == rows.theirs, rows[link], ibis.null("int64"))
         return rows.mutate(**{link: same}).drop("theirs")
@@ -294,8 +290,6 @@ class Bounding:
         For an owning key these are all raw rows of the owner, blank or not: they belong to its unit. For another
         key they are the rows that are left after step 1 and count, of which one unit has a bounded number.
         """
-        import ibis
-
         table = self.promise.database[name]
         rows = self.raw(name) if self.promise.is_owning(name, key.name) else self.left(name)
         rows = self._follow(table, key, rows, self.kept(key.target), "rid", "parent")
@@ -347,8 +341,6 @@ class Bounding:
         return sorted({*keys, *self._order_columns(table)})
 
     def _place(self, table: Table, rows: Any) -> Any:
-        import ibis
-
         text, columns = ibis.literal(f"{self._salt}|{table.name}"), self._order_columns(table)
         for column in columns:
             value = rows[column].cast("string").fill_null("")

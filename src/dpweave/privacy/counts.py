@@ -7,11 +7,13 @@ in memory; any other engine joins and groups where the rows live and returns one
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+import ibis
 import numpy as np
 
-from dpweave.privacy.unit_sums import clipped_sum
+from dpweave.privacy.unit_sums import clipped_sum, share
 from dpweave.schema.covering import cover, summed
 from dpweave.schema.domain import Attribute, newcomer, parse_degree, parse_newcomer, parse_presence, parse_repetition
 
@@ -93,18 +95,26 @@ class Counts:
             (*shape, len(unit_sum.codes))
         )
 
-    def categories(self, table: str, column: str) -> dict[str, int]:
-        """How often each value of a text column occurs; its keys are private too."""
-        import ibis
+    def categories(self, table: str, column: str, *, length: int) -> dict[str, int]:
+        """Weight of each value of a text column: rows, or with a ``length`` above 1 the
+        sum of what units give to it. Its keys are private too.
 
-        rows = self._bounding.rows(table)
-        name = self._bounding.column_name(table, column)
-        present = rows.filter(rows[name].notnull()).select(value=rows[name].cast("string"))
-        found = self._bounding.source.fetch(present.group_by("value").agg(n=ibis._.count()))
-        total: dict[str, int] = {}
-        for value, n in zip(found["value"].to_pylist(), found["n"].to_pylist(), strict=True):
-            total[value] = total.get(value, 0) + n  # texts that are not UTF-8 may come out alike
-        return total
+        Texts that are not UTF-8 may come out alike; then the one that most have counts for all of them, so that
+        one unit moves no more than it does in one of them. Texts that a collation takes for equal are told apart.
+        """
+        rows, source = self._bounding.rows(table), self._bounding.source
+        text = rows[self._bounding.column_name(table, column)].cast("string")
+        bits = text if source.connection.name == "sqlite" else source.hash(text)  # slow there, and not needed
+        values = rows.filter(text.notnull()).select("rid", value=text, bits=bits, k=ibis.literal(1))
+        if length > 1:
+            units = self._bounding.units(table).view()
+            own = values.inner_join(units, values.rid == units.rid).select("value", "bits", "top", "level").distinct()
+            values = own.mutate(k=own.value.count().over(group_by=[own.top, own.level]))
+        found = source.fetch(values.group_by("value", "bits", "k").agg(n=ibis._.count()))
+        weights: Counter[str] = Counter()
+        for one in found.group_by(["value", "k"]).aggregate([("n", "max")]).to_pylist():
+            weights[one["value"]] += one["n_max"] * share(one["k"], length=length)
+        return weights
 
     def public_keys(self, key: ForeignKey) -> tuple[Scalar, ...]:
         """Keys of the public rows that ``key`` leads to, by their ``rid``; none where
@@ -224,15 +234,9 @@ class Counts:
             out[batch["rid"].to_numpy()] = batch["value"].to_numpy(zero_copy_only=False)
         return out
 
-    def _number(self, rows: Any) -> int:
-        """Count rows in the engine."""
-        return int(self._bounding.source.fetch(rows.aggregate(n=rows.count()))["n"][0].as_py())
-
     # -- in the engine ---------------------------------------------------------------------------------------------
 
     def _in_engine(self, view: View, clique: Columns) -> IntArray:
-        import ibis
-
         promise = self._bounding.promise
         rows = self._bounding.counted(view.base).mutate(p=ibis._.rid)
         needed = self._needs(view, clique)[0]
@@ -253,7 +257,7 @@ class Counts:
             if parse_newcomer(attribute.column):
                 rows = rows.filter(rows[names[-1]].notnull())
         if not clique:
-            return np.array(self._number(rows), dtype=np.int64)
+            return np.array(self._bounding.source.fetch(rows.aggregate(n=rows.count()))["n"][0].as_py(), dtype=np.int64)
         cells = self._bounding.source.fetch(rows.group_by(names).agg(n=ibis._.count()))
         out = np.zeros(tuple(self.codec(view, name).size for name in clique), dtype=np.int64)
         out[tuple(cells[n].to_numpy() for n in names)] = cells["n"].to_numpy()
@@ -270,8 +274,6 @@ class Counts:
 
     def _coded(self, rows: Any, table: str, column: str) -> tuple[Any, Any]:
         """Return rows and the expression of a column's code over them; null where a row is no newcomer."""
-        import ibis
-
         codec = self._codecs[table, column]
         counted = parse_degree(column)
         if counted is not None:

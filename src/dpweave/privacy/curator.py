@@ -24,7 +24,7 @@ from dpweave.privacy.bounding import Bounding
 from dpweave.privacy.counts import Counts
 from dpweave.privacy.noise import SecureNoise, require_scale, threshold_for
 from dpweave.privacy.release import Discovered, Measured, MeasuredUnitSum, Release, Selected
-from dpweave.privacy.sensitivity import movement, units_of
+from dpweave.privacy.sensitivity import movement, units_of, weighed
 from dpweave.privacy.unit_sums import checked, grid
 from dpweave.privacy.window import Candidate, Columns, NoisyMarginal, NoisyUnitSum, Units, UnitSum
 from dpweave.schema.codec import Codec
@@ -262,43 +262,46 @@ class Curator:
         self.release.selected.append(Selected(what, view, tuple(c.columns for c in candidates), chosen))
         return chosen
 
-    def discover(self, table: str, column: str, *, what: str, rho: float, delta: float) -> Mapping[str, int]:
+    def discover(self, table: str, column: str, *, what: str, rho: float, delta: float) -> Mapping[str, float]:
         r"""Measure a marginal whose cells are not known: noisy counts of the categories that pass a threshold.
 
+        Where rows of one unit may be many and no other unit moves them, units are counted and not rows: one that has
+        k categories counts :math:`1/\sqrt k` for each of them.
+
         Formal guarantees:
-          - Sensitivity: with a unit of table t at most ``down`` rows go from here and at most ``up`` come, so it moves
-            the counts by at most :math:`\Delta_2 \le \sqrt{\text{down}^2 + \text{up}^2}`, and at most the larger of
-            both is the number of categories, and of rows of each of them, that are there in one neighbour alone.
-          - Cost: :math:`\Delta_2^2/(2\sigma^2)` of zCDP, and δ for the event that a category which only one unit has
+          - Sensitivity: one unit of table t moves the weights by at most :math:`\Delta_t` in L2, and brings at most
+            so many categories of its own, each of at most such a weight, as :func:`weighed` says (Theorem 9).
+          - Cost: :math:`\Delta_t^2/(2\sigma^2)` of zCDP, and δ for the event that a category which only one unit has
             passes the threshold. A table's share of δ is charged in full.
           - Charged before rows are read; errors depend on the arguments alone.
         """
         self._refuse_key(table, column)
         if column not in self.promise.database[table].column:
             raise UsageError(f"table {table!r} has no column {column!r}, so it has no categories")
-        view = View.of_table(table, (column,))
-        moves = {t: self._movement(view, (), t) for t in self.promise.protected}
-        worst = max(m.l2 for m in moves.values())
+        of = weighed(self.promise, table)
+        worst = max(of.l2.values())
         if worst == 0:
             raise UsageError(f"{table!r} is public; read its categories directly")
         sigma = gaussian_sigma(worst, rho)
-        alone = max(max(m.down, m.up) for m in moves.values())
-        threshold = threshold_for(delta, sigma, l0=alone, linf=alone)
-        pay = {t: rho if m.l2 == worst else gaussian_rho(m.l2, sigma) for t, m in moves.items() if m.l2}
+        threshold = max(threshold_for(delta, sigma, l0=categories, linf=weight) for categories, weight in of.alone)
+        pay = {t: rho if l2 == worst else gaussian_rho(l2, sigma) for t, l2 in of.l2.items() if l2}
         self._ledger.charge(
             Cost(pay, dict.fromkeys(pay, delta)),
             what={
                 "verb": "discover",
                 "what": what,
                 "column": f"{table}.{column}",
-                "sigma": sigma,
-                "threshold": threshold,
+                "counted": "units" if of.by_unit else "rows",
+                "sigma": sigma / of.length,
+                "threshold": threshold / of.length,
             },
         )
-        counts = self._counts.categories(table, column)  # private from here ...
-        kept = self._noise.threshold_counts(counts, sigma=sigma, threshold=threshold)  # ... to here
-        found = dict(sorted(kept.items()))
-        self.release.discovered.append(Discovered(what, table, column, found, sigma, threshold))
+        weights = self._counts.categories(table, column, length=of.length)  # private from here ...
+        kept = self._noise.threshold_counts(weights, sigma=sigma, threshold=threshold)  # ... to here
+        found = {value: weight / of.length for value, weight in kept.items()}
+        self.release.discovered.append(
+            Discovered(what, table, column, found, sigma / of.length, threshold / of.length, of.by_unit)
+        )
         return found
 
     def _refuse_key(self, table: str, column: str) -> None:

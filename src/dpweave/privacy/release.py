@@ -51,14 +51,18 @@ class Selected:
 
 @dataclass(frozen=True)
 class Discovered:
-    """Categories of a text column whose noisy counts passed the threshold."""
+    """Categories of a text column whose noisy counts passed the threshold.
+
+    Counts are rows; or, ``by_unit``, units: one with k categories counts 1/√k for each of them.
+    """
 
     what: str
     table: str
     column: str
-    counts: Mapping[str, int]
+    counts: Mapping[str, float]
     sigma: float
-    threshold: int
+    threshold: float
+    by_unit: bool = False
 
 
 @dataclass

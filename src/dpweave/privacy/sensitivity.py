@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpweave.errors import UsageError
-from dpweave.privacy.window import Units
+from dpweave.privacy.unit_sums import GRID, share
+from dpweave.privacy.window import Units, Weighed
 from dpweave.schema.domain import View, parse_degree, parse_newcomer, parse_presence, parse_repetition
 
 if TYPE_CHECKING:
@@ -98,12 +99,30 @@ def stays(promise: Promise, view: View, columns: tuple[str, ...]) -> bool:
 
     Only rows that belong to units are clipped, and only under ``entity``; newcomers have no codes of their own.
     """
-    if promise.neighbours != "entity" or view.base in promise.public:
-        return False
-    if any(parse_newcomer(view.attribute[c].column) for c in columns):
-        return False
     calculi = [_Calculus(promise, view, columns, unit) for unit in promise.protected]
-    return all(c.rows_stay() for c in calculi)
+    belong = promise.neighbours == "entity" and view.base not in promise.public
+    newcomers = any(parse_newcomer(view.attribute[c].column) for c in columns)
+    return belong and not newcomers and all(c.rows_stay() for c in calculi)
+
+
+def weighed(promise: Promise, table: str) -> Weighed:
+    r"""Bound what one unit moves where categories of ``table`` are learned (docs/proofs, Theorem 9).
+
+    Formal guarantees:
+      - Neighbours: those of ``promise``. Rows are weighed by units where those of others stay (Theorem 6).
+      - A unit with k categories gives each of them at most :math:`L/\sqrt k`. ``alone`` covers every k that
+        bounds allow, k from one power of two to the next at once.
+      - Depends on the schema and the plan alone.
+    """
+    moves = {t: movement(promise, View(table, ()), (), t) for t in promise.protected}
+    rows = max(max(m.down, m.up) for m in moves.values())
+    if rows <= 1 or not stays(promise, View(table, ()), ()):
+        return Weighed(1, {t: m.l2 for t, m in moves.items()}, ((rows, rows),))
+    return Weighed(
+        GRID,
+        {promise.root(table): float(GRID)},
+        tuple((min((2 << i) - 1, rows), max(share(1 << i, length=GRID), 1)) for i in range(rows.bit_length())),
+    )
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,11 @@ MOST_CODES = 1 << 12
 SMALLEST, LARGEST = 1e-100, 1e100
 """Between these lie clips and scales: their squares are floats."""
 
+GRID = 1 << 20
+"""Length of a unit's vector of categories, in whole numbers: rounding down costs a unit
+with k of them √k parts in a million. Any number from a thousand on would do.
+"""
+
 
 def checked(unit_sum: UnitSum, sizes: Mapping[str, int]) -> UnitSum:
     """Return the unit sum in plain numbers, or refuse it: nothing that comes after the
@@ -63,6 +68,15 @@ def grid(clip: float) -> tuple[float, int]:
     """
     step = 2.0 ** (21 - math.frexp(clip)[1])
     return step, math.floor(step * clip)
+
+
+def share(categories: int, *, length: int) -> int:
+    """Weight that each of a unit's categories gets, so that its vector is no longer than ``length``.
+
+    >>> [share(k, length=100) for k in (1, 2, 4, 10_000, 10_001)]
+    [100, 70, 50, 1, 0]
+    """
+    return math.isqrt(length * length // categories)
 
 
 @np.errstate(all="ignore")  # whatever floats do with odd scales and centres, nobody hears of it

@@ -122,6 +122,25 @@ class Units:
 
 
 @dataclass(frozen=True)
+class Weighed:
+    r"""How far one unit moves the weights of categories, by protected table, and what it may bring alone; public.
+
+    Rows weigh 1 each where ``length`` is 1. Otherwise units are counted: one whose rows have k categories gives each
+    of them :math:`L/\sqrt k`, rounded down, of its ``length`` L. ``alone`` are pairs, of which one covers whatever
+    only one unit has: up to so many categories, each of up to such a weight.
+    """
+
+    length: int
+    l2: Mapping[str, float]
+    alone: tuple[tuple[int, int], ...]
+
+    @property
+    def by_unit(self) -> bool:
+        """Whether units are counted, and not rows."""
+        return self.length > 1
+
+
+@dataclass(frozen=True)
 class Candidate:
     r"""One option of a private choice: how badly ``prediction`` misses the true counts over ``columns``.
 

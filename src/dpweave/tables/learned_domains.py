@@ -21,7 +21,7 @@ SIGNIFICANT = 3.0
 """Cells are taken to hold rows where their noisy count passes this many standard deviations."""
 
 
-def categories_from(found: Mapping[str, int], *, most: int = 1000) -> Categories:
+def categories_from(found: Mapping[str, float], *, most: int = 1000) -> Categories:
     """Return the categories that passed the threshold, commonest first; the rest is
     *other*, and so are texts with a NUL.
     """
