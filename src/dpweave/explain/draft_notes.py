@@ -204,7 +204,8 @@ def _column(column: ColumnPlan, price: Learned | None, *, was: Column | None) ->
     if price is None:
         return ""
     if price.kind == "categories":
-        return f"costs epsilon and delta; a value needs about {price.threshold:,} rows"
+        whose = "owners" if price.by_unit else "rows"
+        return f"costs epsilon and delta; a value needs about {price.threshold:,} {whose}"
     declare = "" if was is None or was.type == column.column.type else PLACES
     return f"costs epsilon; bins are found with noise of {short(price.sigma)} rows{declare}"
 

@@ -53,9 +53,9 @@ from dpweave.plan.relations import (
 )
 from dpweave.privacy.accounting import gaussian_sigma, split
 from dpweave.privacy.certificate import Guarantee, said_together, statement
-from dpweave.privacy.sensitivity import belonging, movement, units_of
+from dpweave.privacy.sensitivity import belonging, movement, units_of, weighed
 from dpweave.schema.database import Type
-from dpweave.schema.domain import MAX_CELLS, Bins, Categories, Learn, Opaque, View, parse_degree, parse_presence, size
+from dpweave.schema.domain import MAX_CELLS, Bins, Categories, Learn, Opaque, parse_degree, parse_presence, size
 from dpweave.tables.learned_ranges import LOOK, rows_needed
 
 if TYPE_CHECKING:
@@ -159,7 +159,10 @@ def _sigma(plan: Plan, task: Task, rho: float) -> float | None:
             return None
         case "tables":
             rho = rho / len(measured_columns(plan, task.table))
-        case "domains" if not is_category(plan, task):
+        case "domains" if is_category(plan, task):
+            of = weighed(plan.promise, task.table)
+            l2 = max(of.l2.values()) / of.length
+        case "domains":
             rho = _quantile_share(plan, task, rho)
             l2 = min(l2, many(plan, task.table)) if table_way(plan, task.table) is Way.CENTRED else l2
     return gaussian_sigma(l2, rho)
@@ -242,10 +245,10 @@ def _learnings(plan: Plan, allocation: Allocation) -> tuple[Learned, ...]:
         sigma = _sigma(plan, task, rho)
         assert sigma is not None
         if is_category(plan, task):
-            view = View.of_table(task.table, (task.item,))
-            rows = max(movement(plan.promise, view, (), unit).down for unit in plan.promise.protected)
-            threshold = threshold_for(allocation.category_delta, sigma, l0=rows, linf=rows)
-            found.append(Learned(name, "categories", rho, allocation.category_delta, sigma, threshold))
+            of, delta = weighed(plan.promise, task.table), allocation.category_delta
+            threshold = max(threshold_for(delta, sigma * of.length, l0=n, linf=weight) for n, weight in of.alone)
+            needed = math.ceil(threshold / of.length)
+            found.append(Learned(name, "categories", rho, delta, sigma, needed, of.by_unit))
         elif counted := parse_degree(task.item):
             found.append(Learned(f"{counted[0]} per row of {task.table}", "degrees", rho, 0.0, sigma, None))
         else:

@@ -180,12 +180,13 @@ def _learned(e: Explanation) -> str:
     if not e.learned:
         return ""
     lines = ["Domains that are learned, and their price"]
-    alike: dict[tuple[str, int | None, str], list[str]] = {}
+    alike: dict[tuple[str, int | None, str, bool], list[str]] = {}
     for item in e.learned:
-        alike.setdefault((item.kind, item.threshold, short(item.sigma)), []).append(item.column)
-    for (kind, threshold, sigma), columns in alike.items():
+        alike.setdefault((item.kind, item.threshold, short(item.sigma), item.by_unit), []).append(item.column)
+    for (kind, threshold, sigma, by_unit), columns in alike.items():
+        whose = "owners (more where one owner has several)" if by_unit else "rows"
         price = {
-            "categories": f"a category needs about {threshold or 0:,} rows to be kept, rarer ones become 'other'",
+            "categories": f"a category needs about {threshold or 0:,} {whose} to be kept, rarer ones become 'other'",
             "bins": (
                 f"bins from quantiles with noise of ± {sigma} rows; a range needs about {threshold or 0:,} rows to be"
                 " learned well"

@@ -73,13 +73,13 @@ def _pairs_lost(plan: Plan, allocation: Allocation) -> dict[tuple[str, str], flo
 
 def foretold_table(plan: Plan, name: str, budget: Sequence[Spending], learned: Sequence[Learned]) -> Judged:
     """What a private table of a copy should be worth, by what is spent on it and about how many rows it has."""
-    rows = seen_rows(plan, name)
+    rows, owners = seen_rows(plan, name), seen_rows(plan, plan.promise.root(name))
     noise = {(s.group, s.item): s.sigma or 0.0 for s in budget if s.table == name}
     short = {item.column.removeprefix(f"{name}."): item for item in learned if item.column.startswith(f"{name}.")}
     errors, unlearned = [], []
     for column in measured_columns(plan, name):
         cells = codes(plan, name, column)
-        missed = _to_be_missed(short[column], rows) if column in short else 0.0
+        missed = _to_be_missed(short[column], rows, owners=owners) if column in short else 0.0
         if missed > USEFUL:
             unlearned.append(column)
         even = noise_error(np.full(cells, 1 / cells), sigma=noise.get(("tables", ""), 0.0), rows=rows)
@@ -91,17 +91,20 @@ def foretold_table(plan: Plan, name: str, budget: Sequence[Spending], learned: S
     return Judged("table", name, word(error), error, float(public or rows), size or None, tuple(unlearned))
 
 
-def _to_be_missed(item: Learned, rows: float) -> float:
+def _to_be_missed(item: Learned, rows: float, *, owners: float) -> float:
     """Part of the rows of which a learned domain will not tell where they lie (:func:`_missed`).
 
-    Categories are taken to be as common as one over their rank. Ranges are learned well, coarsely or not.
+    Categories are taken to be as common as one over their rank, for every owner. Ranges are learned well, coarsely
+    or not.
     """
     if item.threshold is None:
         return 0.0
     if item.kind == "categories":
         shares = 1 / np.arange(1, UNKNOWN_CATEGORIES + 1)
         shares /= shares.sum()
-        return float(shares[shares * rows < item.threshold].sum())
+        have = 1 - (1 - shares) ** max(rows / owners, 1.0)  # share of owners with a category, among others
+        counts = owners * have / math.sqrt(have.sum()) if item.by_unit else rows * shares
+        return float(shares[counts < item.threshold].sum())
     enough = rows * ENOUGH / item.threshold  # as many times the rows that noise hides
     return 0.0 if enough >= ENOUGH else COARSE if enough > BEYOND_DOUBT else WORST
 

@@ -108,6 +108,8 @@ class Learned:
     sigma: float
     threshold: int | None
     """Rows that a category needs (about) to be kept, and a range to be learned well; None for degrees."""
+    by_unit: bool = False
+    """Whether a category needs so many owners, and not rows: one that has k categories counts 1/√k for each."""
 
 
 @dataclass(frozen=True)

@@ -285,7 +285,8 @@ def _weak(model: Model, found: Fidelity) -> str:
                 " are hard to copy."
             )
     lines += [
-        f"{d.table}.{d.column}: values with a noisy count below {d.threshold:,} are not named and appear as “(other)”."
+        f"{d.table}.{d.column}: values with a noisy count of {'owners' if d.by_unit else 'rows'} below"
+        f" {d.threshold:,.0f} are not named and appear as “(other)”."
         for d in model.release.discovered
     ]
     if not lines:
