@@ -87,6 +87,22 @@ def test_learned_domains_carry_their_price(said):
     assert learned["people.pay"].threshold > 10 * learned["people.pay"].sigma
 
 
+def test_categories_of_owned_rows_are_told_in_owners():
+    """With the noise and the threshold that a fit has: those of one person, however many visits one may have."""
+    day = "day = { type"
+    found = Plan.from_toml(TOML.replace(day, 'why = { type = "text", domain = "learn" }\n' + day))
+    said = found.explain(epsilon=1.0, delta=1e-6)
+    own, owned = (item for item in said.learned if item.kind == "categories")
+    assert (own.column, own.by_unit, owned.column, owned.by_unit) == ("people.job", False, "visits.why", True)
+    assert gaussian_rho(1.0, owned.sigma) == pytest.approx(owned.rho)
+    assert own.threshold < owned.threshold < 1.5 * own.threshold
+    text = " ".join(str(said).split())
+    assert f"a category needs about {own.threshold:,} rows to be kept" in text
+    assert f"a category needs about {owned.threshold:,} owners (more where one owner has several) to be kept" in text
+    assert comments(found).columns["visits", "why"].endswith(" owners")
+    assert comments(found).columns["people", "job"].endswith(" rows")
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -110,7 +110,7 @@ class Counts:
             units = self._bounding.units(table).view()
             own = values.inner_join(units, values.rid == units.rid).select("value", "bits", "top", "level").distinct()
             values = own.mutate(k=own.value.count().over(group_by=[own.top, own.level]))
-        found = source.fetch(values.group_by("value", "bits", "k").agg(n=ibis._.count()))
+        found = source.fetch(values.group_by("value", "bits", "k").agg(n=ibis._.count()).drop("bits"))
         weights: Counter[str] = Counter()
         for one in found.group_by(["value", "k"]).aggregate([("n", "max")]).to_pylist():
             weights[one["value"]] += one["n_max"] * share(one["k"], length=length)
