@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -234,9 +234,15 @@ def _worst_l2(plan: Plan, task: Task, *, ordinary: bool = True) -> float:
     return max(movement(plan.promise, view, columns, unit).l2 for unit in plan.promise.protected for columns in single)
 
 
-def _learnings(plan: Plan, allocation: Allocation) -> tuple[Learned, ...]:
+@lru_cache(maxsize=1024)
+def _threshold(delta: float, sigma: float, alone: tuple[tuple[int, int], ...]) -> int:
+    """Weight that a category needs; columns of a table mostly need the same, and it takes long to work out."""
     from dpweave.privacy.noise import threshold_for
 
+    return max(threshold_for(delta, sigma, l0=n, linf=weight) for n, weight in alone)
+
+
+def _learnings(plan: Plan, allocation: Allocation) -> tuple[Learned, ...]:
     found = []
     for task, rho in allocation.tasks.items():
         if task.group != "domains":
@@ -246,8 +252,7 @@ def _learnings(plan: Plan, allocation: Allocation) -> tuple[Learned, ...]:
         assert sigma is not None
         if is_category(plan, task):
             of, delta = weighed(plan.promise, task.table), allocation.category_delta
-            threshold = max(threshold_for(delta, sigma * of.length, l0=n, linf=weight) for n, weight in of.alone)
-            needed = math.ceil(threshold / of.length)
+            needed = math.ceil(_threshold(delta, sigma * of.length, of.alone) / of.length)
             found.append(Learned(name, "categories", rho, delta, sigma, needed, of.by_unit))
         elif counted := parse_degree(task.item):
             found.append(Learned(f"{counted[0]} per row of {task.table}", "degrees", rho, 0.0, sigma, None))
