@@ -130,13 +130,12 @@ def judge(
     foretold = {s.table: s.sigma for s in explanation.budget if s.group == "sizes" and not s.item}
     for name in plan.promise.private:
         columns = [c.name for c in whole.table[name].columns if (name, c.name) in real.codes]
-        far = {
-            c: _far(made, whole, copy, real, found, name, c) for c in columns if real.rows[name] and found.rows[name]
-        }
+        there = real.rows[name] and found.rows[name]
+        far = {c: _far(whole, (made.tables, copy), (real, found), name, c) for c in columns if there}
         tables[name] = {
             "real": made.tables[name].num_rows,
             "copy": copy[name].num_rows,
-            "within": _within_bounds(made, plan, name),
+            "within": int(_within_bounds(made, plan, name).sum()),
             "sigma": foretold.get(name),
             "tv": float(np.mean(list(far.values()))) if far else None,
             "columns": {c: round(v, 3) for c, v in far.items()},
@@ -170,17 +169,18 @@ def _distance(real: Any, copy: Any) -> float:
     return float(np.abs(shares[0] - shares[1]).sum() / 2)
 
 
-def _within_bounds(made: MadeUp, plan: Plan, name: str) -> int:
-    """How many rows of a table bounds on what one row owns leave, in about the way they are counted."""
+def _within_bounds(made: MadeUp, plan: Plan, name: str) -> Any:
+    """Which rows of a table bounds leave, all the way up to the unit, about as they are counted: one mark for each."""
     kept = np.ones(made.tables[name].num_rows, dtype=bool)
     own = plan.promise.owning.get(name)
     if own is not None:
-        column = made.tables[name][plan.database[name].key[own].columns[0]].to_pylist()
-        bound, seen = plan.promise.bounds[name, own], Counter[Any]()
-        for i, value in enumerate(column):
-            seen[value] += value is not None
-            kept[i] = value is None or seen[value] <= bound
-    return int(kept.sum())
+        key, bound, seen = plan.database[name].key[own], plan.promise.bounds[name, own], Counter[Any]()
+        owners = made.tables[key.target][key.target_columns[0]].to_pylist()
+        there = {v for v, left in zip(owners, _within_bounds(made, plan, key.target), strict=True) if left}
+        for i, value in enumerate(made.tables[name][key.columns[0]].to_pylist()):
+            seen[value] += 1
+            kept[i] = value is None or (value in there and seen[value] <= bound)
+    return kept
 
 
 def _ranges(made: MadeUp, plan: Plan, model: Model) -> dict[str, Any]:
