@@ -22,6 +22,7 @@ from dpweave.plan.relations import measured_columns, relations
 from dpweave.schema.domain import Bins, Categories
 from dpweave.tables.learned_domains import BEYOND_DOUBT
 from dpweave.tables.learned_ranges import ENOUGH
+from dpweave.tables.owned_row_counts import Rows, with_declared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -84,11 +85,7 @@ def foretold_table(plan: Plan, name: str, budget: Sequence[Spending], learned: S
             unlearned.append(column)
         even = noise_error(np.full(cells, 1 / cells), sigma=noise.get(("tables", ""), 0.0), rows=rows)
         errors.append(min(missed + even, WORST))
-    public = plan.table[name].public_rows
-    error = float(np.mean(errors)) if errors else 0.0
-    size = 0.0 if public is not None else 2 * noise.get(("sizes", ""), 0.0)
-    error = max(error, _size_error(rows, size / 2))
-    return Judged("table", name, word(error), error, float(public or rows), size or None, tuple(unlearned))
+    return _judged(plan, name, errors, rows=rows, sigma=noise.get(("sizes", ""), 0.0), unlearned=unlearned)
 
 
 def _to_be_missed(item: Learned, rows: float, *, owners: float) -> float:
@@ -107,11 +104,6 @@ def _to_be_missed(item: Learned, rows: float, *, owners: float) -> float:
         return float(shares[counts < item.threshold].sum())
     enough = rows * ENOUGH / item.threshold  # as many times the rows that noise hides
     return 0.0 if enough >= ENOUGH else COARSE if enough > BEYOND_DOUBT else WORST
-
-
-def _size_error(rows: float, sigma: float) -> float:
-    """Part of the rows by which a size is off."""
-    return min(math.sqrt(2 / math.pi) * sigma / max(rows, 1.0), 1.0)
 
 
 # -- after a fit -------------------------------------------------------------------------------------------------------
@@ -145,9 +137,7 @@ def _found_table(model: Model, name: str, noise: Mapping[tuple[str, str], float]
             unlearned.append(column)
         errors.append(min(missed + noise_error(shares, sigma=noise.get((name, column), 0.0), rows=rows), WORST))
     size = next((m.marginal.sigma for m in model.release.measured if m.what == f"sizes:{name}"), 0.0)
-    error = max(float(np.mean(errors)) if errors else 0.0, _size_error(rows, size))
-    whole = planned.public_rows if planned.public_rows is not None else rows
-    return Judged("table", name, word(error), error, float(whole), 2 * size or None, tuple(unlearned))
+    return _judged(model.plan, name, errors, rows=rows, sigma=size, unlearned=unlearned)
 
 
 def _missed(domain: object, shares: FloatArray, *, is_discovered: bool) -> float:
@@ -173,6 +163,20 @@ def _hidden(model: Model) -> Mapping[tuple[str, str], float]:
 
 
 # -- both --------------------------------------------------------------------------------------------------------------
+
+
+def _judged(
+    plan: Plan, name: str, errors: Sequence[float], *, rows: float, sigma: float, unlearned: Sequence[str]
+) -> Judged:
+    """Judge a table by its columns. A size that drowns in noise makes it coarse at best; without columns it is all."""
+    planned = plan.table[name]
+    if planned.public_rows is not None:
+        rows, sigma = float(planned.public_rows), 0.0
+    elif planned.rows is not None:
+        sigma = with_declared(Rows(rows, sigma), seen_rows(plan, name)).sigma
+    off = min(math.sqrt(2 / math.pi) * sigma / max(rows, 1.0), WORST)
+    error = max(float(np.mean(errors)), min(off, COARSE)) if errors else off
+    return Judged("table", name, word(error), error, rows, 2 * sigma or None, tuple(unlearned))
 
 
 def _verdict(
