@@ -146,7 +146,7 @@ def judge(
         "foretold": {j.name: (j.word, round(j.error, 3)) for j in explanation.verdict.judged},
         "found": {j.name: (j.word, round(j.error, 3)) for j in verdict(model).judged},
         "relations": {
-            e.where: {k: round(v, 2) for k, v in e.mean.items()} for e in evaluation.errors if e.scope != "table"
+            e.where: {k: round(v, 2) for k, v in e.mean.items()} for e in evaluation.errors if "→" in e.where
         },
     }
 
