@@ -99,7 +99,7 @@ class ArrayWindow:
             for c, sigma in zip(cliques, sigmas, strict=True)
         )
 
-    def exact_bag(self, unit_sum: UnitSum) -> FloatArray:
+    def exact_unit_sum(self, unit_sum: UnitSum) -> FloatArray:
         """The clipped sums behind a unit sum, in units of its scales: the definition, unit by unit."""
         assert self._unit is not None
         dims = tuple(self.shape[c] for c in unit_sum.columns)
@@ -139,7 +139,7 @@ class ArrayWindow:
         out = []
         for unit_sum, share in zip(unit_sums, shares / shares.sum(), strict=True):
             sigma = unit_sum.clip / np.sqrt(2 * rho * share)
-            exact = self.exact_bag(unit_sum)
+            exact = self.exact_unit_sum(unit_sum)
             noisy = exact + self._random.normal(scale=sigma, size=exact.shape)
             out.append(NoisyUnitSum(unit_sum, noisy * np.array(unit_sum.scales), float(sigma)))
         return tuple(out)

@@ -364,7 +364,7 @@ def _unit_sum(runs: int) -> tuple[Runs, Runs, float]:
     return (*out, both[0].spent.rho["users"] / runs)
 
 
-def test_the_claim_stands_for_bags():
+def test_the_claim_stands_for_unit_sums():
     one, zero, rho = _unit_sum(RUNS)
     assert rho == pytest.approx(0.25, rel=1e-9)
     verdict = audit(one, zero, zcdp_claim(rho))

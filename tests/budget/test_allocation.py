@@ -258,7 +258,7 @@ def test_explain_says_who_serves_a_workload_and_at_what_noise(plan):
     assert "Declared workloads" not in str(plan.explain(epsilon=1.0, delta=1e-6))
 
 
-def test_explain_foretells_the_noise_of_bags():
+def test_explain_foretells_the_noise_of_unit_sums():
     """Columns of public rows are counted together, so that more of them cost hardly more."""
     data = with_workloads({"columns": ["visits.day", "shops.kind"]}).to_dict() | {"public": ["shops"]}
     data["protect"] = ["people"]

@@ -50,7 +50,7 @@ def test_a_fit_counts_as_the_plan_says(source, plan) -> None:
     release = dw.fit(source(), plan, epsilon=1.0, delta=1e-6, insecure_seed=0).release
     for relation in relations(plan):
         task = link_task(relation)
-        summed = [Question.of(b) for b in release.find_bags(task.name)]
+        summed = [Question.of(b) for b in release.find_unit_sums(task.name)]
         match task_way(plan, task):
             case Way.PLAIN:
                 assert release.find(task.name)
@@ -69,4 +69,4 @@ def test_a_fit_counts_as_the_plan_says(source, plan) -> None:
                 assert summed
     for table in plan.promise.private:
         centred = task_way(plan, Task("tables", table)) is Way.CENTRED
-        assert bool(release.find_bags(f"tables:{table}")) == centred
+        assert bool(release.find_unit_sums(f"tables:{table}")) == centred

@@ -41,7 +41,7 @@ def about(window, centres, rows=None):
 
 
 def noiseless(window, question):
-    return NoisyUnitSum(question.unit_sum, window.exact_bag(question) * np.array(question.scales), 1e-12)
+    return NoisyUnitSum(question.unit_sum, window.exact_unit_sum(question) * np.array(question.scales), 1e-12)
 
 
 def read(noisy, rows):
@@ -128,7 +128,7 @@ def test_a_first_look_tells_how_rows_spread_whatever_it_scales_down():
     assert look.sigma < EACH / math.sqrt(2 * 0.1)
 
 
-def test_single_rows_and_windows_without_bags_are_left_alone():
+def test_single_rows_and_windows_without_unit_sums_are_left_alone():
     for window in (world(each=1), ArrayWindow({"a": np.zeros(9, dtype=np.int64)}, {"a": 2})):
         assert centred(window, rho=0.1, rows=9.0) == (window, 0.1)
         assert not window.asked

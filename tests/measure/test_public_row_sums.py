@@ -63,7 +63,7 @@ def _degrees() -> Degrees:
 SHARED = Units(EACH, frozenset({"age", "job"}))
 
 
-def _bags(world, units: Units = SHARED) -> PublicRowSums:
+def _unit_sums(world, units: Units = SHARED) -> PublicRowSums:
     """Without centres, as where it is not known how links spread over the left side."""
     scene = FitInputs.of(_problem(world), Degrees())
     return scene.public_row_sums(scene.design(3), units)
@@ -90,10 +90,10 @@ def _exact(world, unit_sum) -> NoisyUnitSum:
     """What a unit sum counts without noise and without clipping."""
     window = _window(world, units=SHARED)
     wide = replace(unit_sum, clip=1e9)
-    return NoisyUnitSum(wide.unit_sum, window.exact_bag(wide) * np.array(unit_sum.scales), 1e-9)
+    return NoisyUnitSum(wide.unit_sum, window.exact_unit_sum(wide) * np.array(unit_sum.scales), 1e-9)
 
 
-@pytest.mark.parametrize("make", [_bags, _centred])
+@pytest.mark.parametrize("make", [_unit_sums, _centred])
 def test_what_is_left_out_follows_by_subtraction(world, make):
     unit_sums = make(world)
     unit_sum = unit_sums.question(
@@ -144,16 +144,16 @@ def test_shares_go_by_counts_as_far_as_these_are_precise(world):
         assert min(left.scales) > 0
 
 
-def test_centred_bags_have_less_noise_and_seldom_clip(world):
+def test_centred_unit_sums_have_less_noise_and_seldom_clip(world):
     """Around the shares of all links, noise per code is far less than without, and hardly anything is cut off."""
     sets = [(), *((c,) for c in (*GENRES, "kind")), ("war", "love")]
     for columns in [("age",), ("age", "job")]:
-        plain, centred = (make(world).question(columns, sets) for make in (_bags, _centred))
+        plain, centred = (make(world).question(columns, sets) for make in (_unit_sums, _centred))
         for code, scale in zip(centred.codes[1:], centred.scales[1:], strict=True):
             assert centred.clip * scale < 0.8 * plain.clip * plain.scales[plain.codes.index(code)]
         window = _window(world, units=SHARED)
-        old = window.exact_bag(centred)[3].reshape(-1, len(centred.codes)).sum(axis=0)
-        whole = window.exact_bag(replace(centred, clip=1e9))[3].reshape(-1, len(centred.codes)).sum(axis=0)
+        old = window.exact_unit_sum(centred)[3].reshape(-1, len(centred.codes)).sum(axis=0)
+        whole = window.exact_unit_sum(replace(centred, clip=1e9))[3].reshape(-1, len(centred.codes)).sum(axis=0)
         war = centred.codes.index((("war", 1),))
         assert whole[war] > 0
         assert old[war] > 0.9 * whole[war], "the planted lean is not clipped away"
@@ -161,22 +161,23 @@ def test_centred_bags_have_less_noise_and_seldom_clip(world):
 
 def test_seldom_is_a_unit_longer_than_its_clip(world):
     """The clip is what a unit like all the others would have, with room: few are scaled down, and not by much."""
-    unit_sums = _bags(world)
+    unit_sums = _unit_sums(world)
     for columns in [(), ("age",), ("age", "job")]:
         unit_sum = unit_sums.question(columns, [(), *((c,) for c in (*GENRES, "kind")), ("war", "love")])
         window = _window(world, units=SHARED)
         clipped, whole = (
-            window.exact_bag(b).sum(axis=tuple(range(len(columns)))) for b in (unit_sum, replace(unit_sum, clip=1e9))
+            window.exact_unit_sum(b).sum(axis=tuple(range(len(columns))))
+            for b in (unit_sum, replace(unit_sum, clip=1e9))
         )
         assert (clipped > 0.95 * whole).all()
         # And it is no wider than needed: half of it would cut a quarter off.
-        half = window.exact_bag(replace(unit_sum, clip=unit_sum.clip / 2)).sum(axis=tuple(range(len(columns))))
+        half = window.exact_unit_sum(replace(unit_sum, clip=unit_sum.clip / 2)).sum(axis=tuple(range(len(columns))))
         assert half.sum() < 0.75 * whole.sum()
 
 
 def test_rows_that_differ_within_a_unit_need_less_clip(world):
     """Where a unit's rows spread over the cells of its columns, its vector is shorter."""
-    shared, spread = (_bags(world, Units(EACH, some)) for some in (frozenset({"job"}), frozenset()))
+    shared, spread = (_unit_sums(world, Units(EACH, some)) for some in (frozenset({"job"}), frozenset()))
     sets = [(), ("war",), ("kind",)]
     assert spread.question(("job",), sets).clip < 0.9 * shared.question(("job",), sets).clip
 
@@ -191,9 +192,9 @@ def test_too_many_codes_are_left_out_by_sets_of_columns():
     assert sum(map(len, unit_sums.share.values())) <= MOST_CODES + 1
 
 
-def test_a_bag_without_codes_counts_rows_alone(world):
+def test_a_unit_sum_without_codes_counts_rows_alone(world):
     """Where a column has more values than a unit sum can hold; explain foretells such relations too."""
-    for make in (_bags, _centred):
+    for make in (_unit_sums, _centred):
         unit_sum = make(world).question(("age",), [("nothing",)])
         assert unit_sum.codes == ((),)
         assert make(world).settled(replace(unit_sum, centres=(0.0,)), rho=1.0, links=1e4).codes == ((),)
@@ -204,7 +205,7 @@ def test_a_bag_without_codes_counts_rows_alone(world):
 
 
 @pytest.mark.parametrize("asked", [False, True], ids=["alone", "asked for"])
-def test_columns_with_too_many_values_for_a_bag_are_counted_as_before(asked):
+def test_columns_with_too_many_values_for_a_unit_sum_are_counted_as_before(asked):
     """Where there is nothing else to count, or where they were asked for; otherwise they are left out."""
     rng = np.random.default_rng(0)
     left, right = {"a": rng.integers(0, 2, 500)}, {"b": rng.integers(0, MOST_CODES + 5, 9000)}
@@ -226,7 +227,7 @@ def test_columns_with_too_many_values_for_a_bag_are_counted_as_before(asked):
         assert all(isinstance(m, NoisyUnitSum) for m in measured({}))
 
 
-@pytest.mark.parametrize("make", [_bags, _centred])
+@pytest.mark.parametrize("make", [_unit_sums, _centred])
 @pytest.mark.parametrize("twice", [False, True])
 def test_noise_of_completed_tables_is_what_is_said_of_it(world, make, twice):
     """Draw the noise many times: every centred cell varies as much as its blur says, of
@@ -261,7 +262,7 @@ def test_noise_of_completed_tables_is_what_is_said_of_it(world, make, twice):
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_bags_tell_more_than_cliques_for_the_same_budget(world, known):
+def test_unit_sums_tell_more_than_cliques_for_the_same_budget(world, known):
     """The planted lean comes back closer, over several seeds."""
     degrees = _degrees() if known else Degrees()
     left, right, pairs = world
@@ -308,7 +309,9 @@ def test_strong_leans_are_not_clipped_away(rho):
     def lean(links: np.ndarray) -> float:
         return float((left["of"][links[:, 0]] == right["kind"][links[:, 1]]).mean()) - 1 / 8
 
-    kept, cut = (window.exact_bag(b) for n in found.measured[1:2] for b in (n.unit_sum, replace(n.unit_sum, clip=1e9)))
+    kept, cut = (
+        window.exact_unit_sum(b) for n in found.measured[1:2] for b in (n.unit_sum, replace(n.unit_sum, clip=1e9))
+    )
     if rho < 1:
         assert np.abs(kept).sum() < 0.8 * np.abs(cut).sum(), "units are scaled down"
     assert lean(found.pairs) == pytest.approx(lean(pairs), rel=0.15)
@@ -326,7 +329,7 @@ def test_without_noise_a_fit_gives_back_what_was_counted(world):
             assert made == pytest.approx(true, abs=0.01)
 
 
-def test_evidence_is_read_off_bags(world):
+def test_evidence_is_read_off_unit_sums(world):
     problem = _problem(world)
     window = _window(world, units=SHARED)
     measured = (
@@ -345,7 +348,7 @@ def test_evidence_is_read_off_bags(world):
 def test_what_tells_nothing_is_left_out_of_a_fit(world):
     """Components whose counts are drowned in noise stay where independent wiring puts them."""
     window = _window(world, units=SHARED)
-    unit_sums = _bags(world)
+    unit_sums = _unit_sums(world)
     noisy = window.measure_unit_sums([unit_sums.question(("age",), [(), ("war",)]).unit_sum], rho=1e-9)
     fit = fit_links(_problem(world), noisy, degrees=_degrees(), rng=np.random.default_rng(0))
     assert not fit.theta
@@ -387,7 +390,7 @@ def test_links_that_lean_nowhere_are_wired_as_well_as_at_random():
     assert np.mean(learned) < 1.03 * np.mean(chance)
 
 
-def test_what_was_asked_for_has_a_bag_of_its_own_with_less_noise_than_in_the_large_one(world):
+def test_what_was_asked_for_has_a_unit_sum_of_its_own_with_less_noise_than_in_the_large_one(world):
     problem, degrees = _problem(world), _degrees()
     scene = FitInputs.of(problem, degrees)
     asked = {("job", genre): 1.0 for genre in GENRES}
@@ -441,7 +444,7 @@ def test_all_links_are_counted_with_noise_and_scaling_in_balance():
     narrow = unit_sums.question((), [("kind",)])
 
     def off(question: Question) -> float:
-        noisy = NoisyUnitSum(question.unit_sum, window.exact_bag(question), 1e-9)
+        noisy = NoisyUnitSum(question.unit_sum, window.exact_unit_sum(question), 1e-9)
         (shown,) = estimates(noisy, {"kind": 5}, lambda _: np.array(float(links)))
         asked = [code[0][1] for code in question.codes if code]
         return float(np.abs(shown.counts - true)[asked].max())
@@ -496,7 +499,7 @@ def test_clips_are_short_where_noise_is_large_and_right_all_the_same():
 
 
 def _noiseless(window: ArrayWindow, unit_sum: Question) -> NoisyUnitSum:
-    return NoisyUnitSum(unit_sum.unit_sum, window.exact_bag(unit_sum) * np.array(unit_sum.scales), 1e-9)
+    return NoisyUnitSum(unit_sum.unit_sum, window.exact_unit_sum(unit_sum) * np.array(unit_sum.scales), 1e-9)
 
 
 def _left(window: ArrayWindow, unit_sum: Question) -> float:

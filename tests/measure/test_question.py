@@ -73,7 +73,7 @@ def test_every_way_of_counting_is_read_as_the_counts() -> None:
         (partial, ("a",), (0.0, 0.5, 0.2, 0.3)),
     ):
         question = Question(columns, codes, (1.0,) * len(codes), 1e6, centres)
-        noisy = NoisyUnitSum(question.unit_sum, asked.exact_bag(question), 1e-9)
+        noisy = NoisyUnitSum(question.unit_sum, asked.exact_unit_sum(question), 1e-9)
         rows = {("a",): exact.sum(axis=1).astype(float), ("a", "b"): exact.astype(float), (): np.array(exact.sum())}
         found = next(e for e in estimates(noisy, SHAPE, lambda c, rows=rows: rows[c]) if e.columns == ("a", "b"))
         assert found.counts == pytest.approx(exact, abs=1e-5)

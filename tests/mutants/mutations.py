@@ -49,7 +49,7 @@ def _in(file: str, *tests: str):
 
 
 ACCOUNTING = "tests/privacy/test_accounting.py"
-BAGS = "tests/privacy/test_unit_sums.py"
+UNIT_SUMS = "tests/privacy/test_unit_sums.py"
 BOUNDING = "tests/privacy/test_bounding.py"
 COUNTS = "tests/privacy/test_counts.py"
 CURATOR = "tests/privacy/test_curator.py"
@@ -76,9 +76,9 @@ ENGINE = f"{COUNTS}::test_duckdb_agrees_with_the_oracle"
 BLANKED = f"{ENGINE}[0-0.6]"
 TOGETHER = "tests/test_shared.py::test_guarantees_add_up_in_the_best_order_and_are_never_said_too_small"
 CERTIFIED = f"{CURATOR}::test_a_certificate_says_what_was_spent_by_whom_and_on_whose_word"
-SUMMED = f"{BAGS}::test_engines_agree_with_the_oracle"
+SUMMED = f"{UNIT_SUMS}::test_engines_agree_with_the_oracle"
 CLIPPED = tuple(
-    f"{BAGS}::test_{name}"
+    f"{UNIT_SUMS}::test_{name}"
     for name in (
         "units_are_clipped_alike_in_one_block_and_in_many",
         "a_vector_that_floats_would_make_too_long_counts_for_nothing",
@@ -92,7 +92,7 @@ _promise = _in("promise.py", PROMISE)
 _calculus = _in("sensitivity.py", ENTITY)
 _bounding = _in("bounding.py", BOUNDING)
 _counts = _in("counts.py", COUNTS)
-_bags = _in("unit_sums.py", *CLIPPED)
+_unit_sums = _in("unit_sums.py", *CLIPPED)
 _noise = _in("noise.py", NOISE)
 _selection = _in("selection.py", SELECTION)
 _accounting = _in("accounting.py", ACCOUNTING)
@@ -414,25 +414,25 @@ MUTATIONS = (
         RECORD,
     ),
     _calculus(
-        "bags under record",
+        "unit sums under record",
         'belong = promise.neighbours == "entity" and view.base not in promise.public',
         "belong = view.base not in promise.public",
         "units are clipped where rows of others move",
-        BAGS,
+        UNIT_SUMS,
     ),
     _calculus(
-        "bags of rows that come and go",
+        "unit sums of rows that come and go",
         "return self._staying(self.view.base, ()) == _Staying()",
         "return self._staying(self.view.base, ()).moved == 0",
         "units are clipped where rows of others are gained and lost",
-        BAGS,
+        UNIT_SUMS,
     ),
     _calculus(
-        "bags for one table",
+        "unit sums for one table",
         "and all(c.rows_stay() for c in calculi)",
         "and any(c.rows_stay() for c in calculi)",
         "units are clipped where those of another table move their rows",
-        BAGS,
+        UNIT_SUMS,
     ),
     _calculus(
         "categories of what others move",
@@ -884,21 +884,21 @@ MUTATIONS = (
         "tests/engines/test_collation.py::test_categories_are_told_apart_byte_by_byte",
     ),
     _counts(
-        "bags of nobody",
+        "unit sums of nobody",
         "unit >= 0 if there is None else (unit >= 0) & there",
         "unit >= -1 if there is None else (unit >= -1) & there",
         "rows without a unit are clipped as if they were one",
         SUMMED,
     ),
     _counts(
-        "bags of the owner",
+        "unit sums of the owner",
         "tuple(key for _, key in self._bounding.promise.chain(view.base))",
         "tuple(key for _, key in self._bounding.promise.chain(view.base)[:1])",
         "each order of a customer has a clip of its own",
         SUMMED,
     ),
     _counts(
-        "bags of rows that lead nowhere",
+        "unit sums of rows that lead nowhere",
         "there = self._present(view.base, *self._needs(view, unit_sum.reach))",
         "there = None",
         "rows without a link are summed as if they had one",
@@ -920,7 +920,7 @@ MUTATIONS = (
     ),
     # -- unit sums
     # ------------------------------------------------------------------------------------------------------
-    _bags(
+    _unit_sums(
         "weights rounded up",
         "return math.isqrt(length * length // categories)",
         "return math.isqrt(length * length // categories) + 1",
@@ -928,63 +928,63 @@ MUTATIONS = (
         f"{WORDS}::test_shares_are_as_large_as_the_length_allows",
         WORDS_MOVE,
     ),
-    _bags(
+    _unit_sums(
         "whole weight for each category",
         "return math.isqrt(length * length // categories)",
         "return length",
         "a unit with k categories weighs √k times as much",
         f"{WORDS}::test_shares_are_as_large_as_the_length_allows",
     ),
-    _bags(
+    _unit_sums(
         "length unchecked",
         "x[:, ~(_squares(x, who) <= most**2)[who]] = 0.0",
         "pass",
         "a vector that floats made too long is summed",
     ),
-    _bags(
+    _unit_sums(
         "no clip",
         "np.minimum(step, most / np.maximum(np.sqrt(_squares(vector, who)), 1e-300))[who])\n        x[:, ~(_squares(x,"
         " who) <= most**2)[who]] = 0.0",
         "step)",
         "a unit is summed at its full length",
     ),
-    _bags(
+    _unit_sums(
         "rounded away from 0",
         "x = np.trunc(",
         "most, x = 2 * most, np.rint(",
         "rounding makes vectors longer than the clip, and the check lets them pass",
     ),
-    _bags(
+    _unit_sums(
         "length of one code",
         "sum(row * row for row in vectors)",
         "vectors[0] * vectors[0]",
         "a unit is clipped by its first code alone",
     ),
-    _bags(
+    _unit_sums(
         "units cut by blocks",
         'int(np.searchsorted(units, units[min(start + rows, len(units)) - 1], side="right"))',
         "min(start + rows, len(units))",
         "a unit at the border of two blocks has two clips",
     ),
-    _bags(
+    _unit_sums(
         "rows as units",
         "whose = np.cumsum(np.diff(units[block], prepend=units[start]) != 0)",
         "whose = np.arange(len(units[block]))",
         "each row has a clip of its own",
     ),
-    _bags(
+    _unit_sums(
         "cells of the next unit",
         "np.clip(cells[block], 0, size - 1)",
         "cells[block]",
         "a code that should not be there moves another unit's vector",
     ),
-    _bags(
+    _unit_sums(
         "scales unchecked",
         "or len(unit_sum.scales) != len(codes)",
         "or False",
         "a request fails after its charge",
     ),
-    _bags(
+    _unit_sums(
         "odd clips",
         "if not all(SMALLEST <= x <= LARGEST for x in numbers):",
         "if False:",
@@ -1334,7 +1334,7 @@ MUTATIONS = (
         ORDER,
     ),
     _curator(
-        "bags before the charge",
+        "unit sums before the charge",
         "grids = [grid(unit_sum.clip) for unit_sum in unit_sums]",
         "grids = [(self._counts.unit_sum(view, unit_sum), grid(unit_sum.clip))[1] for unit_sum in unit_sums]",
         "rows are read that nobody may have paid for",
@@ -1354,10 +1354,14 @@ MUTATIONS = (
         "counts cost nothing",
     ),
     _curator(
-        "bags for nothing", "Cost({self.promise.root(view.base): rho}, {})", "Cost({}, {})", "bags cost nothing", ORDER
+        "unit sums for nothing",
+        "Cost({self.promise.root(view.base): rho}, {})",
+        "Cost({}, {})",
+        "unit sums cost nothing",
+        ORDER,
     ),
     _curator(
-        "bags paid by others",
+        "unit sums paid by others",
         "Cost({self.promise.root(view.base): rho}, {})",
         "Cost({self.promise.protected[-1]: rho}, {})",
         "units pay whose rows were not summed",
@@ -1405,17 +1409,17 @@ MUTATIONS = (
         "several unit_sums are paid as one",
     ),
     _curator(
-        "half the noise in bags",
+        "half the noise in unit sums",
         "gaussian_sigma(float(most), share)",
         "gaussian_sigma(float(most) / 2, share)",
-        "bags have half the noise",
+        "unit sums have half the noise",
     ),
     _curator(
-        "bags of what others move",
+        "unit sums of what others move",
         "if units is None or not all(units.hold(unit_sum.reach) for unit_sum in unit_sums):",
         "if units is None:",
         "units are clipped where those of another table move their rows",
-        f"{BAGS}::test_what_a_bag_reaches_is_asked_of_what_is_counted",
+        f"{UNIT_SUMS}::test_what_a_unit_sum_reaches_is_asked_of_what_is_counted",
     ),
     _curator(
         "keys as values",
@@ -1439,7 +1443,9 @@ MUTATIONS = (
         "insecure unstamped", "return self._noise.insecure", "return False", "a seeded release is not stamped INSECURE"
     ),
     _curator("counts unrecorded", "self.release.measured.append(", "[].append(", "counts cross that no release shows"),
-    _curator("bags unrecorded", "self.release.summed_by_unit +=", "_ =", "bags cross that no release shows", ORDER),
+    _curator(
+        "unit sums unrecorded", "self.release.summed_by_unit +=", "_ =", "unit sums cross that no release shows", ORDER
+    ),
     _curator(
         "choices unrecorded", "self.release.selected.append(", "[].append(", "choices cross that no release shows"
     ),

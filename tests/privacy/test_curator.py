@@ -87,7 +87,7 @@ def test_every_one_of_several_choices_is_paid_for(count):
     assert curator.spent.rho["users"] == 0.08
 
 
-def test_every_clique_and_every_bag_is_paid_for():
+def test_every_clique_and_every_unit_sum_is_paid_for():
     curator, noise = _overheard()
     curator.measure(LINKED, [("u", "m"), ("u",), ("m",), ()], what="links", rho=0.3, weights=[5, 1, 1, 2])
     for table, square in (("users", 4**2 + 4**2), ("movies", 3**2)):  # 4 go and 4 others come; 3 are lost

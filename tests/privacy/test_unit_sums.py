@@ -54,7 +54,7 @@ def _summed(vectors: Vectors, unit_sum: UnitSum) -> dict[tuple[tuple[int, ...], 
     return {at: n for at, n in out.items() if n}
 
 
-def _random_bag(rng: random.Random, columns: tuple[str, ...], size: int) -> UnitSum:
+def _random_unit_sum(rng: random.Random, columns: tuple[str, ...], size: int) -> UnitSum:
     own = tuple(c for c in columns if rng.random() < 0.5)
     codes: list[tuple[tuple[str, int], ...]] = [()]
     for _ in range(rng.randint(1, 4)):
@@ -72,7 +72,7 @@ def _case(seed: int) -> tuple[World, View, tuple[str, ...], UnitSum] | None:
     view, columns = random_view(rng, world)
     if not world.promise.chain(view.base) or not stays(world.promise, view, columns):
         return None
-    return world, view, columns, _random_bag(rng, columns, world.size)
+    return world, view, columns, _random_unit_sum(rng, columns, world.size)
 
 
 def _distance(a: dict, b: dict) -> int:
@@ -80,7 +80,7 @@ def _distance(a: dict, b: dict) -> int:
 
 
 @pytest.mark.parametrize("chunk", range(6))
-def test_no_unit_moves_a_bag_further_than_its_clip(chunk):
+def test_no_unit_moves_a_unit_sum_further_than_its_clip(chunk):
     """On random worlds where rows are said to stay, other units' rows do, and the sum moves by at most L."""
     seen = attained = 0
     for seed in range(1000 * chunk, 1000 * chunk + 400):
@@ -292,7 +292,7 @@ def test_the_owner_of_the_rows_pays_and_nobody_else():
     assert second.sigma == pytest.approx(most / step / math.sqrt(2 * 0.3))
     assert first.counts.shape == (3, 3)
     assert second.counts.shape == (3,)
-    assert curator.release.find_bags("links") == (first, second)
+    assert curator.release.find_unit_sums("links") == (first, second)
     assert first.noise == pytest.approx(first.sigma * np.array(BAG.scales))
 
 
@@ -334,7 +334,7 @@ def test_nothing_is_charged_for_what_is_refused():
     assert curator.measure_unit_sums(VIEW, [], what="links", rho=0.1) == ()
 
 
-def test_what_a_bag_reaches_is_asked_of_what_is_counted():
+def test_what_a_unit_sum_reaches_is_asked_of_what_is_counted():
     """Unit sums hold an order's own columns, not those of a protected shop that it
     links to; and no client's class can say that it looks at nothing.
     """

@@ -65,8 +65,8 @@ def test_a_bound_that_hides_nothing_costs_next_to_nothing():
     """With plain counts, noise of a thousand orders would be several times all orders there are."""
     source = town()
     model = dw.fit(source, plan(1000), epsilon=1.0, delta=1e-6, insecure_seed=1)
-    assert model.release.find_bags("tables:orders")
-    assert model.release.find_bags("links:orders.user")
+    assert model.release.find_unit_sums("tables:orders")
+    assert model.release.find_unit_sums("links:orders.user")
     assert not model.release.find("tables:orders")
     limit = allocate(plan(1000), epsilon=1.0, delta=1e-6)
     assert model.certificate.rho <= limit.rho

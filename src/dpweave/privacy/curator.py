@@ -184,7 +184,7 @@ class Curator:
         if not unit_sums:
             return ()
         units = self.units(view)
-        unit_sums = unit_sums if units is None else [self._require_bag(view, unit_sum) for unit_sum in unit_sums]
+        unit_sums = unit_sums if units is None else [self._require_unit_sum(view, unit_sum) for unit_sum in unit_sums]
         if units is None or not all(units.hold(unit_sum.reach) for unit_sum in unit_sums):
             raise UsageError(
                 f"{what!r}: unit sums are counted for rows that belong to units and that no other unit moves"
@@ -216,7 +216,7 @@ class Curator:
         self.release.summed_by_unit += [MeasuredUnitSum(what, view, unit_sum) for unit_sum in noisy]
         return noisy
 
-    def _require_bag(self, view: View, unit_sum: UnitSum) -> UnitSum:
+    def _require_unit_sum(self, view: View, unit_sum: UnitSum) -> UnitSum:
         self._require_clique(view, unit_sum.columns, times=len(unit_sum.codes))
         for code in unit_sum.codes:
             self._require_clique(view, tuple(c for c, _ in code))

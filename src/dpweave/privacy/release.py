@@ -78,7 +78,7 @@ class Release:
         """Return all marginals measured under one name."""
         return tuple(m.marginal for m in self.measured if m.what == what)
 
-    def find_bags(self, what: str) -> tuple[NoisyUnitSum, ...]:
+    def find_unit_sums(self, what: str) -> tuple[NoisyUnitSum, ...]:
         """Return all unit sums measured under one name."""
         return tuple(b.noisy for b in self.summed_by_unit if b.what == what)
 

@@ -40,7 +40,7 @@ class KnownLinks:
             every = relations(self._plan)
             self._progress(f"{relation.table}.{relation.key}", every.index(relation) / len(every))
         name = link_task(relation).name
-        measured: tuple[Noisy, ...] = (*self._release.find(name), *self._release.find_bags(name))
+        measured: tuple[Noisy, ...] = (*self._release.find(name), *self._release.find_unit_sums(name))
         if not measured:
             return
         method, at = relation_model(self._plan, relation), (relation.table, relation.key)

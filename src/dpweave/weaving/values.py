@@ -33,15 +33,15 @@ class Values:
     """Columns of a state as it lies, each resolved once."""
 
     def __init__(self, state: WeavingState) -> None:
-        self._cloth = state
+        self._state = state
         self._plan = state.plan
         self._made: dict[tuple[str, str], pa.Array] = {}
         self._pending: set[tuple[str, str]] = set()
 
     def column(self, name: str, column: str) -> pa.Array:
         """Values of a column, one per row."""
-        if name in self._cloth.ready:
-            return self._cloth.ready[name][column].combine_chunks()
+        if name in self._state.ready:
+            return self._state.ready[name][column].combine_chunks()
         if (name, column) not in self._made:
             if (name, column) in self._pending:
                 raise SchemaError(
@@ -54,7 +54,7 @@ class Values:
         return self._made[name, column]
 
     def _make(self, name: str, column: str) -> pa.Array:
-        state = self._cloth
+        state = self._state
         plan = self._plan.table[name].column[column]
         dictated = [k for k in self._plan.database[name].foreign_keys if column in k.columns]
         if dictated:
@@ -75,11 +75,11 @@ class Values:
         import pyarrow.compute as pc
 
         kind = arrow_type(self._plan.database[name].column[column].type)
-        result = pa.nulls(self._cloth.rows[name], kind)
+        result = pa.nulls(self._state.rows[name], kind)
         for key in keys:
             if len(result) and not result.null_count:
                 break
-            links = self._cloth.links.get((name, key.name))
+            links = self._state.links.get((name, key.name))
             if links is None:  # not wired yet: asked for while its table's turn is still to come
                 continue
             theirs = self.column(key.target, key.target_columns[key.columns.index(column)])
@@ -87,8 +87,8 @@ class Values:
             result = pc.coalesce(result, taken.cast(kind))
         described = self._plan.database[name].column[column]
         if result.null_count and not described.nullable:  # a part of keys whose other parts are null here
-            made = np.arange(self._cloth.rows[name])
-            rng = self._cloth.rng("values", name, column)
+            made = np.arange(self._state.rows[name])
+            rng = self._state.rng("values", name, column)
             result = pc.coalesce(result, placeholders(described, made, null=np.zeros(len(made), dtype=bool), rng=rng))
         return result
 
@@ -96,11 +96,11 @@ class Values:
         number = self.numbers(name, column)
         plan = self._plan.table[name].column[column]
         null = np.zeros(len(number), dtype=bool)
-        return placeholders(plan.column, number, null=null, rng=self._cloth.rng("values", name, column), unique=True)
+        return placeholders(plan.column, number, null=null, rng=self._state.rng("values", name, column), unique=True)
 
     def numbers(self, name: str, column: str) -> IntArray:
         """Number of each row, in a column that is numbered to keep a key unique."""
-        state = self._cloth
+        state = self._state
         keys = [k for k in self.numbered_within(name)[column] if (name, k.name) in state.links]
         number = state.shared_rows.rows.get(name, 0) + np.arange(state.rows[name])
         if keys:
