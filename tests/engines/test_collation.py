@@ -124,3 +124,25 @@ def test_categories_are_told_apart_byte_by_byte(engine, tmp_path: Path) -> None:
         counts = Counts(Bounding(source, plan.promise))
         assert counts.categories("owner", "kind", length=1) == {"A": 1, "a": 2, "b": 1, "B": 1}
         assert counts.categories("pet", "kind", length=100) == dict.fromkeys("AabB", 50)
+
+
+def test_postgresql_texts_that_differ_in_trailing_blanks_are_read_as_one(postgres) -> None:  # noqa: F811 - the fixture
+    """In bpchar 'a' equals 'a  ', so that one row's spelling must not stand for all of them."""
+    url = postgres.fresh()
+    postgres.run(
+        "CREATE DOMAIN padded AS bpchar",
+        "CREATE TABLE owner (id INT PRIMARY KEY)",
+        "CREATE TABLE pet (id INT PRIMARY KEY, owner INT NOT NULL REFERENCES owner, kind bpchar, colour padded)",
+        "INSERT INTO owner SELECT generate_series(1, 20)",
+        "INSERT INTO pet SELECT i, i, CASE i WHEN 1 THEN 'a' ELSE 'a  ' END, CASE i WHEN 1 THEN 'b' ELSE 'b ' END"
+        " FROM generate_series(1, 20) i",
+        url=url,
+    )
+    plan = dw.Plan.draft(url, protect=["owner"])
+    for salt in ("1", "2"):
+        with open_source(url) as source:
+            source.declare(plan.database)
+            ledger = Ledger.open(None, database=source.name, limit=Budget(1e9, 0.9), tables=plan.protect)
+            curator = Curator(source, plan.promise, ledger=ledger, salt=salt)
+            for column, text in (("kind", "a"), ("colour", "b")):
+                assert list(curator.discover("pet", column, what=column, rho=1e6, delta=1e-6)) == [text]

@@ -871,8 +871,8 @@ MUTATIONS = (
     ),
     _counts(
         "texts that come out alike",
-        '.aggregate([("n", "max")])',
-        '.aggregate([("n", "sum")]).rename_columns(["value", "k", "n_max"])',
+        "in alike.items():",
+        'in [((one["value"], one["k"]), one["n"]) for one in found.to_pylist()]:',
         "a unit gives its weight many times to texts that are read as one",
         f"{WORDS}::test_texts_that_come_out_alike_count_once",
     ),

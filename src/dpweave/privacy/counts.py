@@ -104,16 +104,22 @@ class Counts:
         """
         rows, source = self._bounding.rows(table), self._bounding.source
         text = rows[self._bounding.column_name(table, column)].cast("string")
-        bits = text if source.connection.name == "sqlite" else source.hash(text)  # slow there, and not needed
-        values = rows.filter(text.notnull()).select("rid", value=text, bits=bits, k=ibis.literal(1))
+        values = rows.filter(text.notnull()).select(
+            "rid",
+            value=text,
+            bits=text if source.connection.name == "sqlite" else source.hash(text),  # slow there, and not needed
+            k=ibis.literal(1),
+        )
         if length > 1:
             units = self._bounding.units(table).view()
             own = values.inner_join(units, values.rid == units.rid).select("value", "bits", "top", "level").distinct()
             values = own.mutate(k=own.value.count().over(group_by=[own.top, own.level]))
         found = source.fetch(values.group_by("value", "bits", "k").agg(n=ibis._.count()).drop("bits"))
         weights: Counter[str] = Counter()
-        for one in found.group_by(["value", "k"]).aggregate([("n", "max")]).to_pylist():
-            weights[one["value"]] += one["n_max"] * share(one["k"], length=length)
+        # Of texts that come out alike the one that most have comes last and stays.
+        alike = {(one["value"], one["k"]): one["n"] for one in sorted(found.to_pylist(), key=lambda one: one["n"])}
+        for (value, k), n in alike.items():
+            weights[value] += n * share(k, length=length)
         return weights
 
     def public_keys(self, key: ForeignKey) -> tuple[Scalar, ...]:

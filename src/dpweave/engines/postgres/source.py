@@ -38,11 +38,15 @@ WHERE n.nspname = %s AND c.relname = %s AND c.relkind = 'r' AND NOT c.relhassubc
 """Counts the primary keys that are proven for a table. One that may be deferred is not: a session sees its own rows."""
 
 
-_BYTEWISE = ' COLLATE "C"'
+_BYTEWISE = '::text COLLATE "C"'
+"""Texts as they are compared. Trailing blanks mean nothing in bpchar, and its values that are equal may differ in them:
+as text all of them are without.
+"""
 _COLLATED = """
 SELECT a.attname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid
 WHERE n.nspname = %s AND c.relname = %s AND a.attnum > 0 AND NOT a.attisdropped
-  AND a.attcollation NOT IN (0, '"default"'::regcollation)
+  AND (a.attcollation NOT IN (0, '"default"'::regcollation) OR (a.atttypid = 'bpchar'::regtype AND a.atttypmod < 0)
+    OR EXISTS (SELECT FROM pg_type t WHERE t.oid = a.atttypid AND t.typtype = 'd' AND t.typcategory = 'S'))
 """
 
 _RELATED = """
@@ -156,7 +160,7 @@ class PostgresSource(Source):
         return self._bytewise(stored, collated, schema)
 
     def _collated(self, stored: Table) -> set[str]:
-        """Names of the columns that have a collation other than the database's own."""
+        """Names of the columns whose texts may be equal and yet differ: by a collation of their own, or by blanks."""
         with self.masked("its catalogue cannot be read"):
             found = self.connection.con.execute(_COLLATED, (self._namespace(stored), stored.bare_name)).fetchall()
         return {name for (name,) in found}
