@@ -17,7 +17,7 @@ from dpweave.plan.entries import ColumnPlan, KeyPlan, TablePlan
 from dpweave.plan.plan import Plan
 from dpweave.plan.relations import relations
 from dpweave.privacy.window import NoisyMarginal
-from dpweave.report.fidelity import _columns, _link_measurements, _pairs, _seen_codec
+from dpweave.report.fidelity import _columns, _link_measurements, _seen_codec, fidelity
 from dpweave.schema.database import Column, ForeignKey, Type
 from dpweave.schema.domain import Attribute, Categories
 
@@ -112,14 +112,12 @@ def test_a_report_counts_them_as_the_release_does(all_linked: bool) -> None:
     assert (codec.size, codec.null_code) == (3, 2)
     (codes,), rows = _columns(model, coded, relation, [group])
     assert len(rows) == db["orders"].num_rows - db["orders"]["product"].null_count
-    measured = _link_measurements(model, coded, relation)
-    for pair in _pairs(model, coded, relation, measured):
+    (shown,) = (r for r in fidelity(model, db).relations if r.key == "product")
+    assert shown.pairs
+    for pair in shown.pairs:
         assert pair.synthetic.sum() == len(rows), (pair.left, pair.right)
-    found = [
-        m.marginal
-        for m, _ in _link_measurements(model, coded, relation)
-        if m.marginal.columns[-1:] == (relation_name(relation, group),)
-    ]
+    name = relation_name(relation, group)
+    found = [m for m in _link_measurements(model, coded, relation) if m.columns[-1:] == (name,)]
     assert found
     shares = found[0].counts.reshape(-1, 3).sum(axis=0) / found[0].counts.sum()
     assert shares == pytest.approx(np.bincount(codes, minlength=3) / len(codes), abs=0.03)
