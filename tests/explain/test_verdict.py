@@ -68,3 +68,23 @@ def test_a_bound_that_hides_rows_is_named(clinic: dict[str, pd.DataFrame]) -> No
     plan = Plan.draft(source, protect=["people"], max_degree=3)
     found = verdict(dw.fit(source, plan, epsilon=30.0, delta=1e-6, insecure_seed=0))
     assert any("visits.people_id" in text and "hides about" in text for text in found.advice)
+
+
+def test_links_at_random_are_not_called_useful(clinic: dict[str, pd.DataFrame], plan: Plan) -> None:
+    visits = plan.table["visits"]
+    at_random = replace(visits, keys=tuple(replace(k, method="random") for k in visits.keys))
+    plan = replace(plan, tables=tuple(at_random if t.name == "visits" else t for t in plan.tables))
+    model = dw.fit(clinic, plan, epsilon=20.0, delta=1e-6, insecure_seed=1)
+    for said in (plan.explain(epsilon=20.0, delta=1e-6).verdict, verdict(model)):
+        words = {j.name: j.word for j in said.judged}
+        assert words["visits"] == "useful"
+        assert words["visits.people_id → people"] == "noise only"
+
+
+def test_a_fit_that_nothing_can_be_foretold_of_has_a_verdict(clinic: dict[str, pd.DataFrame], plan: Plan) -> None:
+    """What was spent is too little to allocate anew: the fit is paid for and must not end in an error."""
+    model = dw.fit(clinic, plan, epsilon=1.0, delta=1e-6, insecure_seed=1)
+    unspent = replace(model, certificate=replace(model.certificate, epsilon=0.0))
+    words = {j.name: j.word for j in verdict(unspent).judged}
+    assert words["visits.people_id → people"] == "noise only"
+    assert words["people"] == {j.name: j.word for j in verdict(model).judged}["people"]

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpweave.budget.allocation import allocate
-from dpweave.budget.priorities import UNKNOWN_CATEGORIES, codes, seen_rows
+from dpweave.budget.priorities import UNKNOWN_CATEGORIES, codes, seen_rows, varying
+from dpweave.errors import DpweaveError
 from dpweave.explain.forecast import predictions
 from dpweave.measure.expected_error import COARSE, USEFUL, noise_error, word
 from dpweave.plan.explanation import Judged, Verdict
@@ -111,12 +112,22 @@ def _to_be_missed(item: Learned, rows: float, *, owners: float) -> float:
 
 def found(model: Model, noise: Mapping[tuple[str, str], float]) -> Verdict:
     """What copies of a model are worth. ``noise`` is that of the released counts of each table's columns."""
-    plan = model.plan
-    sized = replace(plan, tables=tuple(_sized(plan, model, name) for name in plan.database.names))
-    certificate = model.certificate
-    allocation = allocate(sized, epsilon=certificate.epsilon, delta=certificate.delta)
-    tables = [_found_table(model, name, noise) for name in plan.promise.private]
-    return _verdict(plan, tables, _pairs_lost(sized, allocation), hidden=_hidden(model))
+    tables = [_found_table(model, name, noise) for name in model.plan.promise.private]
+    return _verdict(model.plan, tables, _links_lost(model), hidden=_hidden(model))
+
+
+def _links_lost(model: Model) -> dict[tuple[str, str], float]:
+    """Foretell links again, from noisy sizes and learned domains, for what was spent.
+
+    Noise may make sizes that no plan would be allowed to declare, and little may have been spent beside tables made
+    elsewhere. Then nothing is known of links, and a verdict is given all the same: the fit is paid for.
+    """
+    plan, certificate = model.plan, model.certificate
+    try:
+        sized = replace(plan, tables=tuple(_sized(plan, model, name) for name in plan.database.names))
+        return _pairs_lost(sized, allocate(sized, epsilon=certificate.epsilon, delta=certificate.delta))
+    except DpweaveError:
+        return {}
 
 
 def _sized(plan: Plan, model: Model, name: str) -> TablePlan:
@@ -188,7 +199,12 @@ def _verdict(
     hidden: Mapping[tuple[str, str], float] | None = None,
 ) -> Verdict:
     by_name = {j.name: j for j in tables}
-    crossed = [_relation(plan, r, links.get((r.table, r.key), 0.0), by_name) for r in relations(plan)]
+    # Of links that are wired at random, pairs of columns show nothing but that.
+    crossed = [
+        _relation(plan, r, links.get((r.table, r.key), WORST), by_name)
+        for r in relations(plan)
+        if all(varying(plan, r))
+    ]
     judged = (*tables, *crossed)
     return Verdict(judged, tuple(_advice(plan, tables, judged, epsilon, hidden or {})))
 

@@ -49,7 +49,7 @@ def _one_table(view: TableView) -> str:
     if view.public_rows is not None:
         size += f"; {view.public_rows:,} declared public, not measured"
     elif view.used_rows is not None and (view.measured_rows is None or abs(view.used_rows - view.measured_rows) >= 0.5):
-        size += f"; {view.used_rows:,.0f} used, by all counts together"
+        size += f"; {view.used_rows:,.0f} used, by all counts and what the plan declares"
     how = f", fitted by {escape(view.mechanism)}" if view.mechanism else ""
     plots = "".join(_column(c) for c in view.columns)
     rest = "".join(f"<li><code>{escape(n)}</code>: {escape(why)}</li>" for n, why in view.unmodelled)
