@@ -7,7 +7,9 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import re
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -341,3 +343,18 @@ def test_noise_is_that_of_one_unit_and_not_of_its_rows():
     seen = [curator.discover("t1", "x", what="w", rho=0.5, delta=1e-4)["0"] for _ in range(40)]
     assert np.mean(seen) == pytest.approx(200, abs=0.8)
     assert np.std(seen) == pytest.approx(1.0, rel=0.4)
+
+
+def test_the_documented_thresholds_are_those_that_hold() -> None:
+    """The table of docs/decisions/own-threshold.md: rows, and owners, that a category needs."""
+    page = (Path(__file__).parents[2] / "docs" / "decisions" / "own-threshold.md").read_text(encoding="utf-8")
+    shown = [
+        [int(n.replace(",", "")) for n in row]
+        for row in re.findall(r"^\| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \|$", page, re.MULTILINE)
+    ]
+    assert len(shown) == 5
+    for bound, rows, owners in shown:
+        assert rows == threshold_for(1e-7, 32.0 * bound, l0=bound, linf=bound)
+        alone = [(min((2 << i) - 1, bound), max(share(1 << i, length=GRID), 1)) for i in range(bound.bit_length())]
+        needed = max(threshold_for(1e-7, 32.0 * GRID, l0=k, linf=weight) for k, weight in alone)
+        assert owners == round(needed / GRID)
