@@ -1263,11 +1263,11 @@ MUTATIONS = (
         TOGETHER,
     ),
     # -- ledger ----------------------------------------------------------------------------------------------------
-    _ledger("nothing refused", "self._require(check)", "pass", "neither limit nor cap stop a charge"),
+    _ledger("nothing refused", "self._require(check, begins=begins)", "pass", "neither limit nor cap stop a charge"),
     _ledger(
         "single charges",
-        "self.limit.exceeded(self.spent + cost)",
-        "self.limit.exceeded(cost)",
+        "self.spent if begins else self.spent + cost",
+        "self.spent if begins else cost",
         "each charge has the whole limit",
     ),
     _ledger(
@@ -1321,7 +1321,7 @@ MUTATIONS = (
     _ledger("passwords", "_scrub(body)[1:]", "body[1:]", "credentials stand in the ledger"),
     _ledger(
         "reservations ignored",
-        "total = spent if begun else self._journal.committed(self.database)",
+        "total = self._journal.committed(self.database, but=self.run) if begins else spent",
         "total = spent",
         "a run begins on what other runs that are open still may spend",
     ),
@@ -1349,8 +1349,8 @@ MUTATIONS = (
     ),
     _curator(
         "counts for nothing",
-        'cost, what={"verb": "measure"',
-        'Cost.zero(), what={"verb": "measure"',
+        "Question(asked, view, domains), cost, read",
+        "Question(asked, view, domains), Cost.zero(), read",
         "counts cost nothing",
     ),
     _curator(
@@ -1366,8 +1366,10 @@ MUTATIONS = (
         "Cost({self.promise.protected[-1]: rho}, {})",
         "units pay whose rows were not summed",
     ),
-    _curator("choices for nothing", "Cost(pay, {}),", "Cost({}, {}),", "choices cost nothing"),
-    _curator("δ for nothing", "Cost(pay, dict.fromkeys(pay, delta)),", "Cost(pay, {}),", "categories cost no δ"),
+    _curator("choices for nothing", "Cost(pay, {}), read", "Cost({}, {}), read", "choices cost nothing"),
+    _curator(
+        "δ for nothing", "Cost(pay, dict.fromkeys(pay, delta)), read", "Cost(pay, {}), read", "categories cost no δ"
+    ),
     _curator("last clique", "cost += Cost(", "cost = Cost(", "of several cliques only the last is paid for"),
     _curator(
         "L2 for L1",
@@ -1434,8 +1436,12 @@ MUTATIONS = (
     _curator("codes of newcomers", "if parse_newcomer(column):", "if False:", "codes of rows are declared by clients"),
     _curator(
         "empty cells stay empty",
-        "NoisyMarginal(clique, self._noise.discrete_gaussian(counts, sigma=sigma), sigma)",
-        "NoisyMarginal(clique, np.where(counts > 0, self._noise.discrete_gaussian(counts, sigma=sigma), 0), sigma)",
+        "            exact = self._counts.marginals(view, cliques)  # private from here ...\n"
+        "            pairs = zip(exact, sigmas, strict=True)\n"
+        "            return Answer(tuple(self._noise.discrete_gaussian(x, sigma=s) for",
+        "            exact = self._counts.marginals(view, cliques)  # private from here ...\n"
+        "            pairs = zip(exact, sigmas, strict=True)\n"
+        "            return Answer(tuple(np.where(x > 0, self._noise.discrete_gaussian(x, sigma=s), 0) for",
         "whether a cell has any row is told without noise",
         CURATOR,
     ),

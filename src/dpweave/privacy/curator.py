@@ -23,7 +23,7 @@ from dpweave.privacy.accounting import (
 from dpweave.privacy.bounding import Bounding
 from dpweave.privacy.counts import Counts
 from dpweave.privacy.noise import SecureNoise, require_scale, threshold_for
-from dpweave.privacy.release import Discovered, Measured, MeasuredUnitSum, Release, Selected
+from dpweave.privacy.release import Answer, Discovered, Measured, MeasuredUnitSum, Question, Release, Selected
 from dpweave.privacy.sensitivity import movement, units_of, weighed
 from dpweave.privacy.unit_sums import checked, grid
 from dpweave.privacy.window import Candidate, Columns, NoisyMarginal, NoisyUnitSum, Units, UnitSum
@@ -31,12 +31,13 @@ from dpweave.schema.codec import Codec
 from dpweave.schema.domain import MAX_CELLS, Categories, View, newcomer, parse_newcomer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from dpweave.engines.source_base import Source
     from dpweave.privacy.ledger import Ledger
     from dpweave.privacy.noise import NoiseSource
     from dpweave.privacy.promise import Promise
+    from dpweave.privacy.release import Answers
     from dpweave.schema.domain import Scalar
 
 
@@ -46,7 +47,7 @@ class Curator:
     Formal guarantees:
       - ``measure``, ``select`` and ``discover`` charge the ledger, wait until the charge is durable, and read then.
       - What they return, and every error they raise, depends on rows only through noise that was charged for.
-      - Everything they return is recorded in :attr:`release`.
+      - Everything they return is recorded in :attr:`release`, and in ``kept`` before it is returned.
     """
 
     def __init__(
@@ -57,11 +58,13 @@ class Curator:
         ledger: Ledger,
         noise: NoiseSource | None = None,
         salt: str | None = None,
+        kept: Answers | None = None,
     ) -> None:
         self.promise = promise
         self.release = Release()
         self._ledger = ledger
         self._noise = SecureNoise() if noise is None else noise
+        self._kept = kept
         self._bounding = Bounding(source, promise, salt=salt)
         self._counts = Counts(self._bounding)
         self._movement = lru_cache(maxsize=None)(partial(movement, promise))
@@ -125,6 +128,21 @@ class Curator:
 
     # -- the verbs -------------------------------------------------------------------------------------------------
 
+    def _ask(self, question: Question, cost: Cost, read: Callable[[], Answer]) -> Answer:
+        """Answer a question as it was answered before, or else from rows.
+
+        Formal guarantees:
+          - What is kept was charged for when it was made, and has its noise: giving it again is post-processing.
+          - Otherwise the charge is on disk before ``read`` is called, and its answer is kept before it is returned.
+        """
+        answer = None if self._kept is None else self._kept.recall(question)
+        if answer is None:
+            self._ledger.charge(cost, what=question.what)
+            answer = read()
+            if self._kept is not None:
+                self._kept.keep(question, answer)
+        return answer
+
     def measure(
         self, view: View, cliques: Sequence[Columns], *, what: str, rho: float, weights: Sequence[float] | None = None
     ) -> tuple[NoisyMarginal, ...]:
@@ -150,17 +168,18 @@ class Curator:
             sigma = require_scale("sigma", gaussian_sigma(worst, share))
             cost += Cost({t: share if x == worst else gaussian_rho(x, sigma) for t, x in l2.items() if x > 0}, {})
             sigmas.append(sigma)
-        self._ledger.charge(
-            cost, what={"verb": "measure", "what": what, "cliques": [list(c) for c in cliques], "sigma": sigmas}
-        )
-        exact = self._counts.marginals(view, cliques)  # private from here ...
-        noisy = tuple(
-            NoisyMarginal(clique, self._noise.discrete_gaussian(counts, sigma=sigma), sigma)
-            for clique, counts, sigma in zip(cliques, exact, sigmas, strict=True)
-        )  # ... to here
-        for m in noisy:
-            domains = tuple(self._counts.codec(view, c).domain for c in m.columns)
-            self.release.measured.append(Measured(what, view, domains, m))
+        asked = {"verb": "measure", "what": what, "cliques": [list(c) for c in cliques], "sigma": sigmas}
+        domains = tuple(tuple(self._counts.codec(view, c).domain for c in clique) for clique in cliques)
+
+        def read() -> Answer:
+            exact = self._counts.marginals(view, cliques)  # private from here ...
+            pairs = zip(exact, sigmas, strict=True)
+            return Answer(tuple(self._noise.discrete_gaussian(x, sigma=s) for x, s in pairs))  # ... to here
+
+        counts = self._ask(Question(asked, view, domains), cost, read).counts
+        noisy = tuple(NoisyMarginal(*of) for of in zip(cliques, counts, sigmas, strict=True))
+        for m, domain in zip(noisy, domains, strict=True):
+            self.release.measured.append(Measured(what, view, domain, m))
         return noisy
 
     def units(self, view: View) -> Units | None:
@@ -195,20 +214,23 @@ class Curator:
             require_scale("sigma", gaussian_sigma(float(most), share))
             for (_, most), share in zip(grids, shares, strict=True)
         ]
-        self._ledger.charge(
-            Cost({self.promise.root(view.base): rho}, {}),
-            what={
-                "verb": "measure",
-                "what": what,
-                "cliques": [list(b.columns) for b in unit_sums],
-                "codes": [len(b.codes) for b in unit_sums],
-                "clip": [b.clip for b in unit_sums],
-                "centred": [b.centred for b in unit_sums],
-                "sigma": [s / step for s, (step, _) in zip(sigmas, grids, strict=True)],
-            },
-        )
-        exact = [self._counts.unit_sum(view, unit_sum) for unit_sum in unit_sums]  # private from here ...
-        whole = [self._noise.discrete_gaussian(x, sigma=s) for x, s in zip(exact, sigmas, strict=True)]  # ... to here
+        asked = {
+            "verb": "measure",
+            "what": what,
+            "cliques": [list(b.columns) for b in unit_sums],
+            "codes": [len(b.codes) for b in unit_sums],
+            "clip": [b.clip for b in unit_sums],
+            "centred": [b.centred for b in unit_sums],
+            "sigma": [s / step for s, (step, _) in zip(sigmas, grids, strict=True)],
+        }
+
+        def read() -> Answer:
+            exact = [self._counts.unit_sum(view, unit_sum) for unit_sum in unit_sums]  # private from here ...
+            pairs = zip(exact, sigmas, strict=True)
+            return Answer(tuple(self._noise.discrete_gaussian(x, sigma=s) for x, s in pairs))  # ... to here
+
+        cost = Cost({self.promise.root(view.base): rho}, {})
+        whole = self._ask(Question(asked, view, tuple(unit_sums)), cost, read).counts
         noisy = tuple(
             NoisyUnitSum(unit_sum, x / step * np.array(unit_sum.scales), s / step)
             for unit_sum, x, s, (step, _) in zip(unit_sums, whole, sigmas, grids, strict=True)
@@ -252,13 +274,16 @@ class Curator:
             for t, x in by_table.items()
             if x > 0
         }
-        self._ledger.charge(
-            Cost(pay, {}),
-            what={"verb": "select", "what": what, "candidates": len(candidates), "count": count, "scale": scale},
-        )
-        counts = self._counts.marginals(view, [c.columns for c in candidates])  # private from here ...
-        scores = [selection.score(x, c) for x, c in zip(counts, candidates, strict=True)]
-        chosen = selection.select(scores, count=count, scale=scale, noise=self._noise)  # ... to here
+        asked = {"verb": "select", "what": what, "candidates": len(candidates), "count": count, "scale": scale}
+
+        def read() -> Answer:
+            counts = self._counts.marginals(view, [c.columns for c in candidates])  # private from here ...
+            scores = [selection.score(x, c) for x, c in zip(counts, candidates, strict=True)]
+            drawn = selection.select(scores, count=count, scale=scale, noise=self._noise)  # ... to here
+            return Answer((np.array(drawn, dtype=np.int64),))
+
+        (drawn,) = self._ask(Question(asked, view, tuple(candidates)), Cost(pay, {}), read).counts
+        chosen = tuple(drawn.tolist())
         self.release.selected.append(Selected(what, view, tuple(c.columns for c in candidates), chosen))
         return chosen
 
@@ -285,20 +310,22 @@ class Curator:
         sigma = gaussian_sigma(worst, rho)
         threshold = max(threshold_for(delta, sigma, l0=categories, linf=weight) for categories, weight in of.alone)
         pay = {t: rho if l2 == worst else gaussian_rho(l2, sigma) for t, l2 in of.l2.items() if l2}
-        self._ledger.charge(
-            Cost(pay, dict.fromkeys(pay, delta)),
-            what={
-                "verb": "discover",
-                "what": what,
-                "column": f"{table}.{column}",
-                "counted": "units" if of.by_unit else "rows",
-                "sigma": sigma / of.length,
-                "threshold": threshold / of.length,
-            },
-        )
-        weights = self._counts.categories(table, column, length=of.length)  # private from here ...
-        kept = self._noise.threshold_counts(weights, sigma=sigma, threshold=threshold)  # ... to here
-        found = {value: weight / of.length for value, weight in kept.items()}
+        asked = {
+            "verb": "discover",
+            "what": what,
+            "column": f"{table}.{column}",
+            "counted": "units" if of.by_unit else "rows",
+            "sigma": sigma / of.length,
+            "threshold": threshold / of.length,
+        }
+
+        def read() -> Answer:
+            weights = self._counts.categories(table, column, length=of.length)  # private from here ...
+            passed = self._noise.threshold_counts(weights, sigma=sigma, threshold=threshold)  # ... to here
+            return Answer((np.array([*passed.values()], dtype=np.int64),), tuple(passed))
+
+        answer = self._ask(Question(asked, None, ()), Cost(pay, dict.fromkeys(pay, delta)), read)
+        found = {v: weight / of.length for v, weight in zip(answer.values, answer.counts[0].tolist(), strict=True)}
         self.release.discovered.append(
             Discovered(what, table, column, found, sigma / of.length, threshold / of.length, of.by_unit)
         )

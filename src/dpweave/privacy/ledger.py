@@ -140,9 +140,9 @@ class Journal:
         if not (torn.startswith(header) or header.startswith(torn)):
             raise self._damaged("is not a ledger's")
 
-    def committed(self, database: str) -> Cost:
-        """What was spent on ``database``, and what runs that have not ended have reserved."""
-        runs = [at for at in self.runs if at[0] == database]
+    def committed(self, database: str, *, but: str = "") -> Cost:
+        """What was spent on ``database``, and what runs that have not ended have reserved; ``but`` one run."""
+        runs = [at for at in self.runs if at[0] == database and at[1] != but]
         return sum((self.reserved.get(at, self.runs[at]) for at in runs), Cost.zero())
 
     def append(self, file: IO[bytes], *, cost: Cost, **content: object) -> None:
@@ -182,8 +182,8 @@ class Journal:
             texts = {key: raw.pop(key) for key in TEXTS}
             cost, what = Cost(raw["rho"], raw["delta"]), raw["what"]
             cap = Cap(what["epsilon"], what["delta"]) if texts["kind"] == "cap" else None
-            begun = texts["kind"] == "open" and what.get("reserved") is True
-            limit = _whole(Budget(**what["limit"]), map(str, what["tables"])) if begun else None
+            reserves = texts["kind"] == "open" and what.get("reserved") is True
+            limit = _whole(Budget(**what["limit"]), map(str, what["tables"])) if reserves else None
             valid = raw.keys() == {"n", "chain", *OBJECTS} and texts["kind"] in KINDS
             valid = valid and isinstance(what, dict) and all(isinstance(text, str) for text in texts.values())
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -238,12 +238,15 @@ class Ledger:
         """Begin a run on ``database`` whose ``tables`` may each spend ``limit``; ``path=None`` keeps it in memory.
 
         The limit in full is reserved until ``close``. Refused with ``BudgetError`` if it would pass the database's cap
-        together with what is spent and reserved: a run that is stopped halfway has spent for nothing.
+        together with what is spent and reserved: a run that is stopped halfway has spent for nothing. A ``run`` that
+        the ledger knows is opened again, and what it has spent is a part of its limit.
         """
         run = run or str(uuid.uuid4())
         ledger = cls(_scrub(database), limit, tuple(tables), label or "", Journal(path), run)
         what = {"limit": {"rho": limit.rho, "delta": limit.delta}, "tables": list(tables), "details": {**details}}
-        ledger._write("open", check=_whole(limit, tables), cost=Cost.zero(), what={**what, "reserved": True})
+        ledger._write(
+            "open", check=_whole(limit, tables), cost=Cost.zero(), what={**what, "reserved": True}, begins=True
+        )
         return ledger
 
     def close(self) -> None:
@@ -274,18 +277,17 @@ class Ledger:
         """Lines of this run, its opening first."""
         return tuple(entry for entry in self._journal.entries if entry.run == self.run)
 
-    def _write(self, kind: str, *, check: Cost, cost: Cost, what: Mapping[str, object]) -> None:
+    def _write(self, kind: str, *, check: Cost, cost: Cost, what: Mapping[str, object], begins: bool = False) -> None:
         who = {"kind": kind, "run": self.run, "database": self.database, "label": self.label}
         with self._journal.locked() as file:
-            self._require(check)
+            self._require(check, begins=begins)
             self._journal.append(file, cost=cost, what={**what}, **who)
 
-    def _require(self, cost: Cost) -> None:
-        for table in self.limit.exceeded(self.spent + cost):
+    def _require(self, cost: Cost, *, begins: bool) -> None:
+        for table in self.limit.exceeded(self.spent if begins else self.spent + cost):
             raise _refusal(table, cost, self.remaining[table], "in this run; lower it or begin a new run")
-        begun = (self.database, self.run) in self._journal.runs
         spent = self._journal.databases.get(self.database, Cost.zero())
-        total = spent if begun else self._journal.committed(self.database)
+        total = self._journal.committed(self.database, but=self.run) if begins else spent
         cap = self._journal.caps.get(self.database)
         for table in cost.tables:
             if cap is not None and not cap.allows(total + cost, table):

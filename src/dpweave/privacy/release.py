@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dpweave.privacy.accounting import Cost, epsilon_of_rho, subtract
 from dpweave.privacy.certificate import Certificate, Guarantee, caveats, statement
@@ -14,10 +14,43 @@ from dpweave.privacy.sensitivity import belonging
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from dpweave.arrays import IntArray
     from dpweave.privacy.ledger import Ledger
     from dpweave.privacy.promise import Promise
     from dpweave.privacy.window import NoisyMarginal, NoisyUnitSum
     from dpweave.schema.domain import Domain, View
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of rows, in public words: as the ledger has it, and what the ledger leaves out.
+
+    ``about`` are domains, by clique, or unit sums, or candidates.
+    """
+
+    what: Mapping[str, Any]
+    view: View | None
+    about: tuple[object, ...]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What rows answered, with its noise: whole numbers, and the values that they count where a question named none."""
+
+    counts: tuple[IntArray, ...]
+    values: tuple[str, ...] = ()
+
+
+class Answers(Protocol):
+    """Keeps answers, so that none is lost and none is paid for twice."""
+
+    def recall(self, question: Question) -> Answer | None:
+        """Return the answer to a question that was asked and paid for before; None if it was not."""
+        ...
+
+    def keep(self, question: Question, answer: Answer) -> None:
+        """Keep an answer that was just charged for; when this returns it outlives the process."""
+        ...
 
 
 @dataclass(frozen=True)
