@@ -23,6 +23,7 @@ from dpweave.privacy.ledger import Journal, Ledger, release
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from dpweave.budget.kept_answers import Kept
     from dpweave.budget.spending import DatabaseSummary
     from dpweave.privacy.accounting import Budget
 
@@ -51,19 +52,22 @@ def begin(
     delta: float,
     label: str | None,
     elsewhere: float = 0.0,
+    resumes: Kept | None = None,
 ) -> Iterator[Ledger]:
     """Begin a run that may spend ``limit``, which was made from some ε and ``delta``; it ends with the block.
 
     A refusal says which ε the cap leaves. What tables made ``elsewhere`` declare, as ρ, is a part of the limit.
+    A run whose answers were kept goes on under its own name.
     """
-    asked = {"database": database, "limit": limit, "tables": tables, "label": label}
     if path is None:
-        yield Ledger.open(None, **asked)  # type: ignore[arg-type]
+        yield Ledger.open(None, database=database, limit=limit, tables=tables, label=label)
         return
-    close_dead(path)
-    with _marked(path) as mark:
+    with _marked(path, run=None if resumes is None else resumes.run) as mark:
+        close_dead(path)
+        if resumes is not None:
+            limit = resumes.above(path, limit, delta=delta)
         try:
-            ledger = Ledger.open(path, run=mark.run, **asked)  # type: ignore[arg-type]
+            ledger = Ledger.open(path, run=mark.run, database=database, limit=limit, tables=tables, label=label)
         except BudgetError as refusal:
             found = None if isinstance(refusal, LedgerError) else read(path).databases.get(database)
             if found is None or found.cap is None:
@@ -97,14 +101,16 @@ def _hint(found: DatabaseSummary, left: float) -> str:
 
 
 @contextmanager
-def _marked(ledger: Path | str) -> Iterator[Mark]:
-    """Give the mark of a new run, taken."""
+def _marked(ledger: Path | str, *, run: str | None) -> Iterator[Mark]:
+    """Give the mark of a run, taken; of a new one unless it is named."""
     Journal(ledger).require_folder()
     try:
         for _ in range(TRIES):
-            if (mark := Mark(ledger, str(uuid.uuid4()))).take():
+            if (mark := Mark(ledger, run or str(uuid.uuid4()))).take():
                 break  # else somebody who looks for dead runs had it for a moment
         else:
+            if run is not None:
+                raise UsageError(f"run {run} is still going, so it cannot be resumed; wait for it, or stop it")
             raise LedgerError(f"ledger {ledger} cannot be used: no file beside it can be locked; name one elsewhere")
     except OSError as error:
         raise LedgerError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from contextlib import ExitStack
 from dataclasses import replace
@@ -9,6 +10,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from dpweave.budget.allocation import Allocation, allocate, declared_costs
+from dpweave.budget.kept_answers import KeptAnswers, find
 from dpweave.budget.running_fits import begin
 from dpweave.budget.tasks import (
     Task,
@@ -32,7 +34,7 @@ from dpweave.plan.relations import (
     relations,
 )
 from dpweave.privacy.accounting import Budget, Cost
-from dpweave.privacy.certificate import said_of_sizes
+from dpweave.privacy.certificate import said_of_lost, said_of_sizes
 from dpweave.privacy.curator import Curator
 from dpweave.privacy.noise import InsecureNoise
 from dpweave.privacy.release import certify
@@ -72,6 +74,7 @@ def fit(
     external: Mapping[str, object] | None = None,
     progress: bool | Callable[[str, float], None] = False,
     insecure_seed: int | None = None,
+    resume: bool = False,
 ) -> Model:
     """Spend (epsilon, delta) once on ``source`` as ``plan`` says, and return a model that can be sampled forever.
 
@@ -79,16 +82,23 @@ def fit(
     the ledger who asked. ``external`` brings the rows of tables whose mechanism is ``external``: data frames or paths,
     by table; (epsilon, delta) includes what their makers declared. ``insecure_seed`` makes the noise repeatable, for
     tests, and stamps the certificate INSECURE.
+
+    Every answer is kept beside the ledger until the model is saved. ``resume`` goes on with a fit of the same arguments
+    that was cut off: what was answered is not asked again, and a charge whose answer was lost is paid once more.
     """
     allocation = allocate(plan, epsilon=epsilon, delta=delta)
     plan, brought = bring(plan, external)
     models = {name: (_model(plan, name, brought), _structure(plan, name)) for name in plan.promise.private}
     report = reporter(progress)
+    if resume and ledger is None:
+        raise UsageError("resume needs the ledger of the fit that was cut off: its answers were kept beside it")
     with open_source(source) as opened, ExitStack() as at_end:
         opened.require_tables(plan.database.names)
         plan.require(opened.catalogue)
         opened.declare(plan.database)
         limit = Budget(allocation.rho, allocation.spent_delta)
+        bound = _bound(plan, opened.name, epsilon, delta, brought, insecure_seed)
+        earlier = find(ledger, bound) if resume and ledger is not None else None
         run = begin(
             ledger,
             database=opened.name,
@@ -97,10 +107,17 @@ def fit(
             delta=delta,
             elsewhere=max(sum(declared_costs(plan).values(), Cost.zero()).rho.values(), default=0.0),
             label=label,
+            resumes=earlier,
         )
         book = at_end.enter_context(run)
         noise = None if insecure_seed is None else InsecureNoise(insecure_seed)
-        curator = Curator(opened, plan.promise, ledger=book, noise=noise)
+        kept = None if ledger is None else KeptAnswers(book, ledger, noise=noise)
+        again = () if earlier is None or ledger is None else earlier.lost(ledger)
+        if kept is not None:
+            kept.begin(bound) if earlier is None else kept.go_on()
+        # Any key orders rows safely, if rows had no part in choosing it (docs/decisions/kept-answers.md).
+        salt = book.run if insecure_seed is None else f"seed {insecure_seed}"
+        curator = Curator(opened, plan.promise, ledger=book, noise=noise, salt=salt, kept=kept)
         with report.step("check files, keys and bounds"):
             opened.require_whole(plan.database.names)
             curator.check()
@@ -135,9 +152,24 @@ def fit(
             plan.promise, book, delta=delta, insecure=curator.insecure, evidence=found, external=elsewhere
         )
         declared = {t.name: t.public_rows for t in plan.tables if t.public_rows is not None}
-        said = (*said_of_sizes(declared, neighbours=plan.neighbours), *remarks(plan))
+        said = (*said_of_sizes(declared, neighbours=plan.neighbours), *remarks(plan), *said_of_lost(again))
         certificate = replace(certificate, caveats=(*certificate.caveats, *said))
-    return Model(blueprint, certificate, curator.release, mechanisms, fits)
+    return Model(blueprint, certificate, curator.release, mechanisms, fits, None if kept is None else kept.path)
+
+
+def _bound(
+    plan: Plan, source: str, epsilon: float, delta: float, brought: Mapping[str, ExternalRows], seed: int | None
+) -> dict[str, str]:
+    """Return what decides which questions a fit asks, as digests and plain words; answers belong to it."""
+    rows = [(t, c, codes.tobytes()) for t, r in sorted(brought.items()) for c, codes in sorted(r.codes.items())]
+    return {
+        "plan": hashlib.sha256(plan.to_toml().encode()).hexdigest(),
+        "source": source,
+        "epsilon": repr(float(epsilon)),
+        "delta": repr(float(delta)),
+        "set of external rows": hashlib.sha256(repr(rows).encode()).hexdigest(),
+        "insecure seed": str(seed),
+    }
 
 
 def _model(plan: Plan, name: str, brought: Mapping[str, ExternalRows]) -> TableModel:
@@ -167,7 +199,9 @@ def _charge_external(book: Ledger, plan: Plan, brought: Mapping[str, ExternalRow
         external = plan.table[name].external
         assert external is not None
         said = external.declared
-        book.charge(cost, what={"verb": "declared", "what": f"external:{name}", "declared": said})
+        what = {"verb": "declared", "what": f"external:{name}", "declared": said}
+        if not any(e.kind == "charge" and e.what.get("what") == what["what"] for e in book.entries):  # when going on
+            book.charge(cost, what=what)
         found.append(
             {"table": name, **said, "units": list(cost.rho), "rows": brought[name].rows, "source": brought[name].source}
         )

@@ -7,6 +7,7 @@ import math
 import os
 import zipfile
 import zlib
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,6 +61,8 @@ class Model:
     """Name of the table model that fitted each table."""
     fits: Mapping[tuple[str, str], Any] = field(default_factory=dict)
     """What was fitted to the links of each relation, by (table, key), so that sampling need not repeat it."""
+    answers: Path | None = field(default=None, compare=False, repr=False)
+    """File that keeps what was paid for until this is saved."""
 
     @property
     def plan(self) -> Plan:
@@ -139,6 +142,9 @@ class Model:
                     f"the model was written and cannot be read again; {target} is left as it was, and {spoilt} has all"
                     " of the model: keep it, and report this"
                 ) from error
+        if self.answers is not None:
+            with suppress(OSError):  # a folder that has become read-only keeps it
+                self.answers.unlink(missing_ok=True)
 
 
 def degree_counts(plan: Plan, release: Release) -> dict[tuple[str, str], tuple[tuple[int, ...], IntArray]]:

@@ -12,6 +12,7 @@ from dpweave.privacy.accounting import together
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from dpweave.privacy.ledger import Entry
     from dpweave.privacy.promise import Promise
 
 
@@ -125,6 +126,12 @@ def said_of_sizes(rows: Mapping[str, int], *, neighbours: str) -> tuple[str, ...
     return tuple(
         f"the number of rows of {t} was declared public: {n:,}; {outside if hidden else known}" for t, n in rows.items()
     )
+
+
+def said_of_lost(charges: Sequence[Entry]) -> tuple[str, ...]:
+    """Say which charges were paid once more: the process had died before their answers were kept."""
+    asked = ", ".join(str(e.what.get("what")) for e in charges)
+    return (f"charged twice, because the answer was lost when a process was cut off: {asked}",) if charges else ()
 
 
 def said_together(columns: Sequence[Guarantee]) -> tuple[str, ...]:

@@ -85,7 +85,7 @@ class InsecureNoise(NoiseSource):
     insecure = True
 
     def __init__(self, seed: int) -> None:
-        self._rng = np.random.default_rng(seed)
+        self.rng = np.random.default_rng(seed)
 
     def discrete_gaussian(self, counts: IntArray, *, sigma: float) -> IntArray:
         r"""See ``NoiseSource``.
@@ -97,16 +97,16 @@ class InsecureNoise(NoiseSource):
         scale = math.floor(sigma) + 1
         noise = np.empty(0, dtype=np.int64)
         while noise.size < counts.size:
-            draws = self._rng.geometric(-math.expm1(-1 / scale), size=(2, 2 * counts.size + 16))
+            draws = self.rng.geometric(-math.expm1(-1 / scale), size=(2, 2 * counts.size + 16))
             y = draws[0] - draws[1]
             keep = np.exp(-((np.abs(y) - sigma * sigma / scale) ** 2) / (2 * sigma * sigma))
-            noise = np.concatenate([noise, y[self._rng.random(y.size) < keep]])
+            noise = np.concatenate([noise, y[self.rng.random(y.size) < keep]])
         return np.asarray(counts + noise[: counts.size].reshape(counts.shape), dtype=np.int64)
 
     def noisy_max(self, scores: Sequence[float], *, scale: float) -> int:
         """See ``NoiseSource``; the maximum of scores with Gumbel noise has this law."""
         _require_candidates(scores)
-        noise = self._rng.gumbel(scale=require_scale("scale", scale), size=len(scores))
+        noise = self.rng.gumbel(scale=require_scale("scale", scale), size=len(scores))
         return int(np.argmax(np.asarray(scores, dtype=np.float64) + noise))
 
 
