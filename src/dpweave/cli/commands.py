@@ -26,6 +26,7 @@ from dpweave.cli.options import (
     ModelArgument,
     PlanOption,
     QuietOption,
+    ResumeOption,
     ScaleOption,
     SeedOption,
     SourceArgument,
@@ -104,6 +105,7 @@ def fit(
     delta: DeltaOption = 1e-6,
     ledger: LedgerOption = Path("ledger.jsonl"),
     label: LabelOption = None,
+    resume: ResumeOption = False,
     force: ForceOption = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
@@ -111,7 +113,8 @@ def fit(
     """Spend the budget once: measure SOURCE, write a model.
 
     The model can be sampled forever. Every charge is on disk in the ledger before a row is
-    read. The model holds noisy counts and the certificate, never a row: it may be shared.
+    read, and every answer is kept beside it: a fit that was cut off goes on with --resume.
+    The model holds noisy counts and the certificate, never a row: it may be shared.
     """
     from dpweave.fitting.fit import fit as library_fit
     from dpweave.plan.plan import Plan
@@ -122,7 +125,14 @@ def fit(
     chosen = Plan.load(plan)
     with interruptible(out, ledger=ledger):
         model = library_fit(
-            source, chosen, epsilon=epsilon, delta=delta, ledger=ledger, label=label, progress=not quiet
+            source,
+            chosen,
+            epsilon=epsilon,
+            delta=delta,
+            ledger=ledger,
+            label=label,
+            progress=not quiet,
+            resume=resume,
         )
         keep(model, out, ledger=ledger, force=force)
     if as_json:
@@ -238,6 +248,7 @@ def run(
     ] = None,
     ledger: LedgerOption = Path("ledger.jsonl"),
     label: LabelOption = None,
+    resume: ResumeOption = False,
     scale: ScaleOption = 1.0,
     seed: SeedOption = 0,
     force: ForceOption = False,
@@ -263,7 +274,14 @@ def run(
     require_free(out, overwrite=force, database=chosen.database)
     with interruptible(kept, out, page, ledger=ledger):
         fitted = library_fit(
-            source, chosen, epsilon=epsilon, delta=delta, ledger=ledger, label=label, progress=not quiet
+            source,
+            chosen,
+            epsilon=epsilon,
+            delta=delta,
+            ledger=ledger,
+            label=label,
+            progress=not quiet,
+            resume=resume,
         )
         keep(fitted, kept, ledger=ledger, force=force)
         with kept_safe(kept):

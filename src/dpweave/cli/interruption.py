@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from contextlib import contextmanager
+from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,7 +55,9 @@ def interruptible(*outputs: Path | str, ledger: Path | None = None) -> Iterator[
         whole = [str(path) for path in files if _stamp(path) not in (None, before[path])]
         kept = f"{', '.join(whole)} had been written already." if whole else "nothing was written."
         spent = [words for run, words in _runs(ledger).items() if run not in known]
-        complain(f"interrupted; {kept} " + (" ".join(spent) or "Nothing was spent."), INTERRUPTED)
+        answered = ledger is not None and files and any(ledger.parent.glob(f"{escape(ledger.name)}.*.answers"))
+        rest = " What was answered is kept: go on with --resume." if spent and answered else ""
+        complain(f"interrupted; {kept} " + (" ".join(spent) or "Nothing was spent.") + rest, INTERRUPTED)
         raise typer.Exit(INTERRUPTED) from None
     finally:
         if listening:

@@ -48,6 +48,10 @@ LedgerOption = Annotated[
     Path, typer.Option("--ledger", metavar="FILE", help="The file that remembers what was spent; made when missing.")
 ]
 LabelOption = Annotated[str | None, typer.Option("--label", help="Who asks, for the ledger.")]
+ResumeOption = Annotated[
+    bool,
+    typer.Option("--resume", help="Go on with a fit that was cut off; what it paid for is not paid again."),
+]
 ForceOption = Annotated[bool, typer.Option("--force", "-f", help="Replace the output if it exists.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no words, errors excepted.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of words.")]

@@ -1,0 +1,1 @@
+"""Faults on purpose: processes that die at every durable step, and what must be true afterwards."""

@@ -1,0 +1,96 @@
+"""A fit that is killed at every durable step, and goes on, ends as if nothing had happened."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import dpweave as dw
+from dpweave.budget.spending import read
+from dpweave.privacy.accounting import Cost, epsilon_of_rho
+from tests.faults import kills
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux")]
+
+DDL = """
+CREATE TABLE people (id INTEGER PRIMARY KEY, town TEXT, age INTEGER);
+INSERT INTO people SELECT i, ['Ulm', 'Rom', 'Bern'][1 + i % 3], 20 + i % 50 FROM range(300) t(i);
+CREATE TABLE orders (id INTEGER PRIMARY KEY, person INTEGER NOT NULL REFERENCES people, paid BOOLEAN NOT NULL);
+INSERT INTO orders SELECT i, (i * i) % 300, i % 3 = 0 FROM range(900) t(i);
+"""
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("shop")
+    with duckdb.connect(str(folder / "shop.duckdb")) as connection:
+        connection.execute(DDL)
+    plan = dw.Plan.draft(folder / "shop.duckdb", protect=["people"], max_degree=4)
+    plan = replace(plan, tables=tuple(replace(t, mechanism="independent") for t in plan.tables))
+    plan.save(folder / "plan.toml")
+    run("whole", folder)
+    return folder
+
+
+def run(*args: object) -> int:
+    # Another hash seed in every process: what is learned may not hang on the order of sets.
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.faults.kills", *map(str, args)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout)
+
+
+def content(folder: Path) -> tuple[dict[str, bytes], dict]:
+    """Everything in the model but its certificate, and that."""
+    with zipfile.ZipFile(folder / "model.dpw") as archive:
+        found = {name: archive.read(name) for name in archive.namelist()}
+    return found, json.loads(found.pop("certificate.json"))
+
+
+@pytest.fixture
+def again(shop, tmp_path) -> Path:
+    for name in ("shop.duckdb", "plan.toml"):
+        shutil.copy(shop / name, tmp_path)
+    return tmp_path
+
+
+def test_a_fit_that_is_killed_at_every_durable_step_ends_as_if_nothing_had_happened(shop, again):
+    died = run("every", again)
+    whole, certificate = content(shop)
+    resumed, after = content(again)
+    assert resumed == whole
+    questions = len(certificate["events"])
+    assert died >= 4 * questions
+
+    # What was charged and not answered is charged again, and said so; nothing is forgotten.
+    (summary,) = read(again / "ledger.jsonl").databases.values()
+    assert len(after["events"]) >= 2.5 * questions
+    assert after["rho"] == summary.total.rho["people"] > 2 * certificate["rho"]
+    spent = sum((Cost(e["rho"], e["delta"]) for e in after["events"]), Cost.zero())
+    (column,) = after["tables"]
+    assert column["epsilon"] >= epsilon_of_rho(spent.rho["people"], delta=kills.DELTA)
+    assert any(c.startswith("charged twice") for c in after["caveats"])
+    # Nothing lies about that the next start does not remove.
+    left = sorted(p.name for p in again.iterdir())
+    assert left == ["ledger.jsonl", "ledger.jsonl.lock", "model.dpw", "plan.toml", "shop.duckdb"]
+
+
+def test_kills_at_random_times(shop, again):
+    assert run("random", again, 1) > 2
+    assert content(again)[0] == content(shop)[0]
