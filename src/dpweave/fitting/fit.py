@@ -41,6 +41,7 @@ from dpweave.privacy.release import certify
 from dpweave.progress import Progress, reporter
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import Domain, Learn, View, degree, parse_degree, size
+from dpweave.schema.fake_values import require_faker
 from dpweave.tables.aim import MAX_TRIPLES
 from dpweave.tables.base import Structure, table_model
 from dpweave.tables.centred_rows import centred, composition
@@ -87,6 +88,7 @@ def fit(
     that was cut off: what was answered is not asked again, and a charge whose answer was lost is paid once more.
     """
     allocation = allocate(plan, epsilon=epsilon, delta=delta)
+    require_faker(plan.placeholders)
     plan, brought = bring(plan, external)
     models = {name: (_model(plan, name, brought), _structure(plan, name)) for name in plan.promise.private}
     report = reporter(progress)
