@@ -1325,6 +1325,14 @@ MUTATIONS = (
         "total = spent",
         "a run begins on what other runs that are open still may spend",
     ),
+    _ledger(
+        "a run that goes on begins at nothing",
+        "return self._journal.runs.get((self.database, self.run), Cost.zero())",
+        "return sum((e.cost for e in self.entries[max((i for i, e in enumerate(self.entries) if e.kind == 'open')) :]),"
+        " Cost.zero())",
+        "a run has its whole limit each time it is opened",
+        f"{LEDGER}::test_a_run_that_goes_on_has_spent_what_it_has_spent",
+    ),
     # -- curator ---------------------------------------------------------------------------------------------------
     _curator(
         "counts before the charge",
@@ -1365,6 +1373,19 @@ MUTATIONS = (
         "Cost({self.promise.root(view.base): rho}, {})",
         "Cost({self.promise.protected[-1]: rho}, {})",
         "units pay whose rows were not summed",
+    ),
+    _curator(
+        "answers before the charge",
+        "        answer = None if self._kept is None else self._kept.recall(question)\n",
+        "        answer = read()\n",
+        "rows are read that nobody may have paid for",
+        ORDER,
+    ),
+    _curator(
+        "answers used before they are kept",
+        "                self._kept.keep(question, answer)\n",
+        "                pass\n",
+        "an answer is used that a crash forgets, and its charge is paid again",
     ),
     _curator("choices for nothing", "Cost(pay, {}), read", "Cost({}, {}), read", "choices cost nothing"),
     _curator(

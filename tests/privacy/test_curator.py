@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from dpweave.errors import UsageError
-from dpweave.privacy.accounting import Budget, epsilon_of_rho, rho_of_epsilon, subtract
+from dpweave.privacy.accounting import Budget, Cost, epsilon_of_rho, rho_of_epsilon, subtract
 from dpweave.privacy.certificate import Certificate, statement
 from dpweave.privacy.curator import Curator
 from dpweave.privacy.ledger import Ledger
 from dpweave.privacy.noise import InsecureNoise, NoiseSource
-from dpweave.privacy.release import certify, guarantees
+from dpweave.privacy.release import Answer, Question, certify, guarantees
 from dpweave.privacy.unit_sums import grid
 from dpweave.privacy.window import Candidate, UnitSum
 from dpweave.schema.codec import Codec
@@ -348,3 +348,47 @@ def test_sizes_and_counts_of_an_empty_database():
         got = curator.measure(LINKED, [(), ("u",), ("u", "m")], what="w", rho=1e9)
         assert [m.counts.tolist() for m in got] == [0, [0, 0], [[0, 0], [0, 0]]]
         assert curator.discover("ratings", "x", what="d", rho=1.0, delta=1e-9) == {}
+
+
+class Remembered:
+    """Answers in memory, and when they were kept."""
+
+    def __init__(self, curator: Curator) -> None:
+        self.known: list[Answer] = []
+        self.kept: list[tuple[str, Answer, int]] = []
+        self._curator = curator
+
+    def recall(self, question: Question) -> Answer | None:
+        return self.known.pop(0) if self.known else None
+
+    def keep(self, question: Question, answer: Answer) -> None:
+        self.kept.append((question.what["verb"], answer, len(self._curator._ledger.entries)))
+
+
+def test_answers_are_kept_after_their_charge_and_given_again_for_nothing():
+    view = View.of_table("users", ("x",))
+    unit_sum = UnitSum(("x",), ((("x", 1),), ()), (1.0, 1.0), 2.0)
+
+    def ask(curator: Curator) -> list[object]:
+        (counts,) = curator.measure(view, [("x",)], what="a", rho=1.0)
+        (sums,) = curator.measure_unit_sums(View.of_table("ratings", ("x",)), [unit_sum], what="b", rho=1.0)
+        chosen = curator.select(view, [Candidate(("x",), np.full(2, n)) for n in (0.0, 9.0)], what="c", rho=1.0)
+        found = curator.discover("users", "x", what="d", rho=1.0, delta=0.1)
+        return [counts.counts.tolist(), sums.counts.tolist(), chosen, found]
+
+    first = _curator(seed=1)
+    kept = first._kept = Remembered(first)
+    said = ask(first)
+    assert [(verb, lines) for verb, _, lines in kept.kept] == [
+        ("measure", 2),
+        ("measure", 3),
+        ("select", 4),
+        ("discover", 5),
+    ]
+    again = _curator(rho=0.0)  # which can pay for nothing
+    memory = again._kept = Remembered(again)
+    memory.known = [answer for _, answer, _ in kept.kept]
+    assert ask(again) == said
+    assert not memory.kept
+    assert again.spent == Cost.zero()
+    assert repr(again.release.measured[0].marginal) == repr(first.release.measured[0].marginal)

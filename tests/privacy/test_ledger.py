@@ -834,3 +834,23 @@ def test_what_a_cap_leaves_can_be_asked_for_and_no_more(remains: float, delta: f
             assert cap.allows(summary.total + Cost({"users": rho}, {"users": spent_delta}), "users")
     assert summary.affordable(["users"], delta=delta, elsewhere=most) == 0.0
     assert DatabaseSummary(summary.total, None, ()).affordable(["users"], delta=delta) == math.inf
+
+
+def test_a_run_that_goes_on_has_spent_what_it_has_spent(path: Path) -> None:
+    set_cap(path, database="shop", epsilon=epsilon_of_rho(1.5, delta=1e-6) + 1e-9, delta=3e-6)
+    first = begin(path)
+    first.charge(users(0.75), what={})
+    release(path, database="shop", run=first.run)  # it died
+    other = Ledger.open(path, database="shop", limit=Budget(0.5), tables=("users", "movies"))
+    with pytest.raises(BudgetError, match="under the cap"):  # others have reserved what it would need
+        Ledger.open(path, database="shop", limit=Budget(1.25, 1e-6), tables=("users", "movies"), run=first.run)
+    other.close()
+    again = Ledger.open(path, database="shop", limit=LIMIT, tables=("users", "movies"), run=first.run)
+    assert again.spent == users(0.75)
+    assert read(path).databases["shop"].reserved == {
+        first.run: Cost({"users": 1.0, "movies": 1.0}, dict.fromkeys(("users", "movies"), 1e-6))
+    }
+    with pytest.raises(BudgetError, match="in this run"):
+        again.charge(users(0.26), what={})
+    again.charge(users(0.25), what={})
+    assert read(path).databases["shop"].total == users(1.0)

@@ -21,6 +21,7 @@ import os
 import warnings
 import zlib
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib.metadata import version
@@ -88,6 +89,8 @@ def find(ledger: Path | str, bound: Mapping[str, str]) -> Kept:
     fitting: list[Kept] = []
     others: list[tuple[Kept, list[str]]] = []
     for path in sorted(whole.parent.glob(f"{glob.escape(whole.name)}.*{SUFFIX}")):
+        if not _begun(path):
+            continue
         head, *rest = _lines(path)
         kept = Kept(path, head["run"], head["version"], len(rest))
         differs = [name for name in bound if head["bound"].get(name) != bound[name]]
@@ -104,6 +107,19 @@ def find(ledger: Path | str, bound: Mapping[str, str]) -> Kept:
         f"nothing beside {ledger} can be resumed with these arguments: the answers in {kept.path.name} belong to"
         f" another {' and another '.join(differs)}; resume with what that fit began with, or begin a new one"
     )
+
+
+def forget_unbegun(ledger: Path | str, run: str) -> None:
+    """Remove what a run left that died before it had said what its answers belong to; nothing was charged by then."""
+    path = Path(f"{os.path.realpath(ledger)}.{run}{SUFFIX}")
+    with suppress(OSError):
+        if not _begun(path):
+            path.unlink()
+
+
+def _begun(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.readline().endswith(b"\n")
 
 
 class KeptAnswers:

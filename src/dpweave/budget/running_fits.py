@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dpweave.budget.kept_answers import forget_unbegun
 from dpweave.budget.spending import read
 from dpweave.engines.file_locks import Held
 from dpweave.errors import BudgetError, LedgerError, UsageError, nearest
@@ -152,4 +153,5 @@ def close_dead(ledger: Path | str) -> None:
             for database, found in read(ledger).databases.items() if path.exists() else ():
                 if mark.run in found.reserved:
                     release(ledger, database=database, run=mark.run)
+            forget_unbegun(ledger, mark.run)
             mark.drop()
