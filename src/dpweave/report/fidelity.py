@@ -370,7 +370,7 @@ def _pairs(
         if estimate is None or estimate.counts.shape != shape:
             continue
         (a, b), _ = _columns(model, coded, relation, attributes)
-        joint = np.bincount(a * shape[1] + b, minlength=shape[0] * shape[1]).reshape(shape)
+        joint = np.bincount(a.astype(np.int64) * shape[1] + b, minlength=shape[0] * shape[1]).reshape(shape)
         words = [labels(codec.column, codec.domain) for codec in codecs]
         titles = [_title(model, relation.table, x) for x in attributes]
         score, stands_out = judged.get(frozenset((left, right)), (0.0, False))
