@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpweave.errors import UsageError
-from dpweave.plan.relations import derived_codecs
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import Bins, Categories, Learn, Opaque, parse_degree, parse_presence
 from dpweave.schema.encoding import encode_column
@@ -121,7 +120,7 @@ def with_derived(plan: Plan, coded: CodedDatabase) -> CodedDatabase:
     """
     codes, sizes = dict(coded.codes), dict(coded.sizes)
     for name in plan.promise.private:
-        for column, codec in derived_codecs(plan, name).items():
+        for column, codec in plan.compile().table[name].derived_codecs.items():
             codes[name, column] = _derived(coded, name, column, codec)
             sizes[name, column] = codec.size
     return replace(coded, codes=codes, sizes=sizes)
