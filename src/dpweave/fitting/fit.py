@@ -33,6 +33,7 @@ from dpweave.privacy.release import certify
 from dpweave.progress import Progress, reporter
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import Domain, Learn, View, parse_degree, size
+from dpweave.schema.fake_values import require_faker
 from dpweave.tables.aim import MAX_TRIPLES
 from dpweave.tables.base import Structure, table_model
 from dpweave.tables.centred_rows import centred, composition
@@ -76,6 +77,7 @@ def fit(
     tests, and stamps the certificate INSECURE.
     """
     allocation = allocate(plan, epsilon=epsilon, delta=delta)
+    require_faker(plan.placeholders)
     plan, brought = bring(plan, external)
     models = {name: (_model(plan, name, brought), _structure(plan, name)) for name in plan.promise.private}
     report = reporter(progress)

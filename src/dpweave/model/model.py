@@ -22,6 +22,7 @@ from dpweave.model.file_format import _ipc, _pack, _release_from_dict, _table, _
 from dpweave.plan.plan import Plan
 from dpweave.privacy.certificate import Certificate
 from dpweave.schema.domain import presence, repetition
+from dpweave.schema.fake_values import require_faker
 from dpweave.tables.base import restore
 from dpweave.tables.owned_row_counts import degree_histogram
 from dpweave.weaving.blueprint import Blueprint
@@ -103,6 +104,7 @@ class Model:
             raise UsageError(f"scale must be a positive number, not {scale!r}")
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
             raise UsageError(f"seed must be a whole number of at least 0, not {seed!r}")
+        require_faker(self.plan.placeholders)
         count, common = divide(self.plan, self.blueprint.expected_rows(scale))
         tell = progress if count == 1 else None  # parts are woven, and tell of it, when they are written
         parts = Parts(

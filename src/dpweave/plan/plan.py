@@ -37,10 +37,11 @@ from dpweave.plan.entries import (
 )
 from dpweave.plan.rule_checks import require_free_key, require_listed, require_possible_counts
 from dpweave.plan.rules import Allowed, Equal, Exactly, check_together, constraint_from_dict
-from dpweave.plan.value_kinds import require_kinds, require_plain
+from dpweave.plan.value_kinds import require_kinds, require_locale, require_plain
 from dpweave.plan.workloads import joined
 from dpweave.schema.database import Database, Type
 from dpweave.schema.domain import Declared, Learn, Opaque, default_domain
+from dpweave.schema.fake_values import DEFAULT_LOCALE
 from dpweave.schema.key_graph import KeyGraph
 
 if TYPE_CHECKING:
@@ -120,6 +121,7 @@ class Plan(DeclaredPlan):
     def __post_init__(self) -> None:
         if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 2:
             raise PlanError(f"k must be a whole number of at least 2, not {self.k!r}")
+        require_locale(self.locale)
         for table in self.tables:
             self._check(table)
         for constraint in self.constraints:
@@ -165,6 +167,11 @@ class Plan(DeclaredPlan):
         ):
             raise PlanError(f"rows of table {table.name!r} must be a whole number of at least 0, not {table.rows!r}")
         self._check_public_rows(table)
+        dictated = {c for k in table.keys for c in k.key.columns}
+        for column in (c for c in table.columns if c.placeholder is not None):
+            if table.name in self.public or column.name in dictated:
+                why = "public and copied as it is" if table.name in self.public else "dictated by a foreign key"
+                raise PlanError(f"{table.name}.{column.name} cannot have a placeholder: it is {why}; drop it")
         for key in table.keys:
             where = f"the foreign key {key.key.name!r} of {table.name!r}"
             for name in key.key.columns:
@@ -393,6 +400,7 @@ class Plan(DeclaredPlan):
                 constraint_from_dict(mapping("constraints", c), decimals) for c in data.get("constraints", [])
             ),
             workloads=tuple(workload_from_dict(mapping("workloads", w)) for w in data.get("workloads", [])),
+            locale=data.get("locale", DEFAULT_LOCALE),
         )
 
     def replace_degree_edges(self, table: str, key: str, edges: tuple[int, ...]) -> Plan:
