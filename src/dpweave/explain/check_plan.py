@@ -8,10 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpweave.errors import PlanError
+from dpweave.errors import PlanError, UsageError
 from dpweave.explain.draft_notes import said_of_bare_rows, said_of_left_out
 from dpweave.plan.drafting import DEFAULT_DEGREE, looks_like_a_key
 from dpweave.schema.domain import Categories, Learn, Opaque
+from dpweave.schema.fake_values import require_faker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -140,6 +141,11 @@ def _columns(plan: Plan, planned: TablePlan, real: Table) -> Iterable[Finding]:
             missing = [v for v in values if v not in column.domain.values]
             if missing:
                 yield Finding("risky", where, f"the type allows {', '.join(missing)}, which the domain leaves out")
+        if column.placeholder is not None:
+            try:
+                require_faker([(where, column.placeholder, column.locale or plan.locale)])
+            except UsageError as error:
+                yield Finding("wrong", where, str(error))
         if isinstance(column.domain, Learn):
             yield Finding("note", where, "its domain is learned, which costs budget; declare it if you know it")
         if isinstance(column.domain, Opaque) and looks_like_a_key(column.column):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dpweave.explain.explanation_text import short
-from dpweave.plan.drafting import looks_like_a_key, owned_by, propose_protect, sounds_like_people
-from dpweave.plan.relations import has_cheap_bound
+from dpweave.plan.drafting import looks_like_a_key, owned_by, propose_protect, proposed_placeholder, sounds_like_people
 from dpweave.plan.toml_text import Comments, plan_text
 from dpweave.schema.domain import Opaque
 
@@ -40,6 +39,10 @@ HEAD = (
     "  domain = { edges = [0, 18, 65, 120] }: bins of your own, each from one edge to below the next",
     "  step = 0.01 beside a range or edges: floats come out as multiples of it",
     '  domain = "opaque": not modelled, filled with placeholders; domain = "key": dictated by keys',
+    (
+        '  placeholder = "email" beside "opaque": values that people recognise, never from a row (needs the extra fake:'
+        ' pip install "dpweave[fake]"); locale = "de_DE" beside it, or above, says whose'
+    ),
 )
 BEFORE = {
     "neighbours": (
@@ -130,7 +133,10 @@ def comments(
             for c in t.columns
             if (
                 said := _column(
-                    c, prices.get(f"{t.name}.{c.name}"), was=None if source is None else source[t.name].column[c.name]
+                    c,
+                    prices.get(f"{t.name}.{c.name}"),
+                    was=None if source is None else source[t.name].column[c.name],
+                    people=sounds_like_people(t.table),
                 )
             )
         },
@@ -196,11 +202,12 @@ def _table(plan: Plan, name: str) -> tuple[str, ...]:
     return (f"{name}: owned. One row of {root} counts with at most {rows:,} rows here.",)
 
 
-def _column(column: ColumnPlan, price: Learned | None, *, was: Column | None) -> str:
+def _column(column: ColumnPlan, price: Learned | None, *, was: Column | None, people: bool) -> str:
     if isinstance(column.domain, Opaque):
         if looks_like_a_key(column.column):
             return "looks like a key that is not declared; if it leads to a table, write it under keys"
-        return "looks like an identifier or prose"
+        kind = proposed_placeholder(column.column, people=people)
+        return "looks like an identifier or prose" + (f'; placeholder = "{kind}" would look real' if kind else "")
     if price is None:
         return ""
     if price.kind == "categories":
@@ -276,7 +283,7 @@ def said_of_bare_rows(table: str, key: KeyPlan) -> str:
 def _price_of_bound(plan: Plan, table: str, key: KeyPlan) -> str:
     if plan.promise.graph.kind(table, key.key) == "one-to-one":
         return "The key is unique, so 1 hides nothing."
-    if has_cheap_bound(plan, table):
+    if plan.compile().table[table].has_cheap_bound:
         return (
             "In files, data frames, DuckDB and SQLite a high bound costs little: take one that hides next to nothing."
             " On a server noise grows in proportion to it."

@@ -15,7 +15,6 @@ import numpy as np
 
 from dpweave.engines.stored_tables import Batched, batches_of
 from dpweave.errors import UsageError
-from dpweave.plan.relations import derived_codecs
 from dpweave.schema.arrow_types import arrow_schema
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import Bins, Categories, Learn, Opaque, parse_degree, parse_presence
@@ -170,7 +169,7 @@ def with_derived(plan: Plan, coded: CodedDatabase) -> CodedDatabase:
     """
     codes, sizes = dict(coded.codes), dict(coded.sizes)
     for name in plan.promise.private:
-        for column, codec in derived_codecs(plan, name).items():
+        for column, codec in plan.compile().table[name].derived_codecs.items():
             codes[name, column] = _derived(coded, name, column, codec)
             sizes[name, column] = codec.size
     return replace(coded, codes=codes, sizes=sizes)

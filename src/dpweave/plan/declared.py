@@ -11,6 +11,7 @@ from dpweave.plan.entries import Shares, TablePlan, WorkloadPlan, table_to_dict,
 from dpweave.plan.rules import Constraint, constraint_to_dict
 from dpweave.privacy.promise import Promise
 from dpweave.schema.database import Database
+from dpweave.schema.fake_values import DEFAULT_LOCALE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,6 +34,8 @@ class DeclaredPlan:
     constraints: tuple[Constraint, ...] = ()
     workloads: tuple[WorkloadPlan, ...] = ()
     """Column sets, across any tables that join, which get priority in the budget."""
+    locale: str = DEFAULT_LOCALE
+    """Language and country of made-up values, where a column does not say another."""
 
     @cached_property
     def database(self) -> Database:
@@ -67,6 +70,16 @@ class DeclaredPlan:
             self.database, self.protect, public, owning, bounds, self.neighbours, self.on_excess, within, shared
         )
 
+    @property
+    def placeholders(self) -> list[tuple[str, str, str]]:
+        """Columns that are filled with values people recognise: name, kind and locale of each."""
+        return [
+            (f"{t.name}.{c.name}", c.placeholder, c.locale or self.locale)
+            for t in self.tables
+            for c in t.columns
+            if c.placeholder is not None
+        ]
+
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain values, as TOML and JSON hold them."""
         return {
@@ -76,6 +89,7 @@ class DeclaredPlan:
             "k": self.k,
             "protect": list(self.protect),
             "public": list(self.public),
+            **({"locale": self.locale} if self.locale != DEFAULT_LOCALE else {}),
             "budget": {f.name: getattr(self.shares, f.name) for f in fields(self.shares)},
             "tables": {t.name: table_to_dict(t) for t in self.tables},
             **({"constraints": [constraint_to_dict(c) for c in self.constraints]} if self.constraints else {}),

@@ -22,6 +22,21 @@ FREE_TEXT = re.compile(
     r"(^|_)(description|comment|comments|notes?|text|body|message|title|bio|remarks?|content)(_|$)", re.IGNORECASE
 )
 
+RECOGNISED = (
+    ("email", r"e_?mail"),
+    ("first_name", r"first_?name|given_?name|forename"),
+    ("last_name", r"last_?name|family_?name|surname"),
+    ("username", r"user_?name|login"),
+    ("phone", r"phone|telephone|mobile|fax"),
+    ("iban", r"iban"),
+    ("postcode", r"postal_?code|post_?code|zip|zip_?code"),
+    ("street", r"street|address"),
+    ("company", r"company"),
+    ("name", r"(full|contact|display|person|customer|patient|employee|student)_?name"),
+    ("sentence", r"description|comments?|notes?|message|remarks?"),
+)
+"""Kinds of made-up values, and the names of columns that ask for them. The first that fits is proposed."""
+
 KEYS = re.compile(r"(^|_)(id|uuid|guid)$", re.IGNORECASE)
 
 
@@ -46,6 +61,20 @@ def looks_opaque(column: Column) -> bool:
     """Whether a text column's name says that its values single people out or are prose."""
     words = _words(column.name)
     return column.type.kind == "text" and bool(IDENTIFIERS.search(words) or FREE_TEXT.search(words))
+
+
+def proposed_placeholder(column: Column, *, people: bool = False) -> str | None:
+    """Return the kind of made-up values that a column's name asks for; ``people`` says that rows are people.
+
+    >>> from dpweave.schema.database import Column, Type
+    >>> [proposed_placeholder(Column(n, Type("text")), people=True) for n in ("homePhone", "name", "token")]
+    ['phone', 'name', None]
+    """
+    words = _words(column.name)
+    if column.type.kind != "text":
+        return None
+    found = (kind for kind, pattern in RECOGNISED if re.search(rf"(^|_)({pattern})(_|$|\d)", words, re.IGNORECASE))
+    return next(found, "name" if people and words.lower() == "name" else None)
 
 
 def looks_like_a_key(column: Column) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dpweave.errors import PlanError, UsageError, nearest
 from dpweave.plan import value_kinds
-from dpweave.plan.value_kinds import require_kind, require_kinds, require_plain
+from dpweave.plan.value_kinds import require_kind, require_kinds, require_locale, require_plain
 from dpweave.privacy.accounting import declared_rho, require_number
 from dpweave.schema.database import Column, ForeignKey, Table, Type
 from dpweave.schema.domain import (
@@ -26,6 +26,7 @@ from dpweave.schema.domain import (
     require_fitting,
     to_axis,
 )
+from dpweave.schema.fake_values import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -85,10 +86,27 @@ class ColumnPlan:
 
     column: Column
     domain: Declared | None
+    placeholder: str | None = None
+    """What values are made up: of a kind that people recognise, or, without one, of the built-in form."""
+    locale: str | None = None
+    """Language and country of made-up values, where it is not the plan's."""
 
     def __post_init__(self) -> None:
         if self.domain is not None:
             require_fitting(self.column, self.domain)
+        if self.placeholder is None:
+            if self.locale is not None:
+                raise PlanError("locale means nothing without a placeholder")
+            return
+        if self.placeholder not in KINDS:
+            raise PlanError(f"there is no placeholder {self.placeholder!r}: {nearest(self.placeholder, KINDS)}")
+        if self.column.type.kind != "text" or not isinstance(self.domain, Opaque | None):
+            raise PlanError(
+                "a placeholder stands for text that is not modelled: it needs a text type and the domain 'opaque', or"
+                " 'key' where no foreign key says the value"
+            )
+        if self.locale is not None:
+            require_locale(self.locale)
 
     @property
     def name(self) -> str:
@@ -381,6 +399,9 @@ def _column_to_dict(plan: ColumnPlan) -> dict[str, Any]:
     if not plan.column.nullable:
         out["nullable"] = False
     out["domain"] = _domain_to_value(plan.domain)
+    for name in ("placeholder", "locale"):
+        if getattr(plan, name) is not None:
+            out[name] = getattr(plan, name)
     return out
 
 
@@ -416,7 +437,7 @@ def _exact(column: Column, value: Any) -> Any:
 
 
 def _column_from_dict(where: str, name: str, data: Mapping[str, Any]) -> ColumnPlan:
-    refuse_unknown(where, data, ("type", "nullable", "domain"))
+    refuse_unknown(where, data, ("type", "nullable", "domain", "placeholder", "locale"))
     for need in ("type", "domain"):
         if need not in data:
             raise PlanError(f"{where} lacks {need!r}")
@@ -425,7 +446,7 @@ def _column_from_dict(where: str, name: str, data: Mapping[str, Any]) -> ColumnP
     try:
         domain = domain_from_value(where, column, data["domain"])
         require_plain(_domain_to_value(domain), where="domain", depth=1)  # as a plan would hold it again
-        return ColumnPlan(column, domain)
+        return ColumnPlan(column, domain, data.get("placeholder"), data.get("locale"))
     except PlanError as error:
         raise PlanError(f"{where}: {error}") from None
     except (TypeError, ValueError, ArithmeticError, AttributeError):

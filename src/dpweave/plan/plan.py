@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from dpweave.engines.staging import staged
 from dpweave.errors import PlanError, nearest
 from dpweave.plan import value_kinds
+from dpweave.plan.compiled import CompiledPlan, compile_plan, weaving_order
 from dpweave.plan.declared import VERSION, DeclaredPlan
 from dpweave.plan.drafting import DEFAULT_DEGREE, looks_opaque, propose_owning
 from dpweave.plan.entries import (
@@ -35,10 +37,11 @@ from dpweave.plan.entries import (
 )
 from dpweave.plan.rule_checks import require_free_key, require_listed, require_possible_counts
 from dpweave.plan.rules import Allowed, Equal, Exactly, check_together, constraint_from_dict
-from dpweave.plan.value_kinds import require_kinds, require_plain
+from dpweave.plan.value_kinds import require_kinds, require_locale, require_plain
 from dpweave.plan.workloads import joined
 from dpweave.schema.database import Database, Type
 from dpweave.schema.domain import Declared, Learn, Opaque, default_domain
+from dpweave.schema.fake_values import DEFAULT_LOCALE
 from dpweave.schema.key_graph import KeyGraph
 
 if TYPE_CHECKING:
@@ -118,6 +121,7 @@ class Plan(DeclaredPlan):
     def __post_init__(self) -> None:
         if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 2:
             raise PlanError(f"k must be a whole number of at least 2, not {self.k!r}")
+        require_locale(self.locale)
         for table in self.tables:
             self._check(table)
         for constraint in self.constraints:
@@ -163,6 +167,11 @@ class Plan(DeclaredPlan):
         ):
             raise PlanError(f"rows of table {table.name!r} must be a whole number of at least 0, not {table.rows!r}")
         self._check_public_rows(table)
+        dictated = {c for k in table.keys for c in k.key.columns}
+        for column in (c for c in table.columns if c.placeholder is not None):
+            if table.name in self.public or column.name in dictated:
+                why = "public and copied as it is" if table.name in self.public else "dictated by a foreign key"
+                raise PlanError(f"{table.name}.{column.name} cannot have a placeholder: it is {why}; drop it")
         for key in table.keys:
             where = f"the foreign key {key.key.name!r} of {table.name!r}"
             for name in key.key.columns:
@@ -238,8 +247,6 @@ class Plan(DeclaredPlan):
         """Refuse a key that stays within units where another one says who may meet; the
         promise refuses rows that are not of one unit.
         """
-        from dpweave.plan.relations import weaving_order
-
         order = weaving_order(self)
         if order.index(key.key.target) > order.index(table.name):
             raise PlanError(
@@ -322,6 +329,14 @@ class Plan(DeclaredPlan):
         found: Explanation = getattr(import_module(module), name)(self, epsilon=epsilon, delta=delta)
         return found
 
+    def compile(self) -> CompiledPlan:
+        """What follows from the plan for each table, key and relation, worked out once."""
+        return self._compiled
+
+    @cached_property
+    def _compiled(self) -> CompiledPlan:
+        return compile_plan(self)
+
     # -- TOML ------------------------------------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:
@@ -385,6 +400,7 @@ class Plan(DeclaredPlan):
                 constraint_from_dict(mapping("constraints", c), decimals) for c in data.get("constraints", [])
             ),
             workloads=tuple(workload_from_dict(mapping("workloads", w)) for w in data.get("workloads", [])),
+            locale=data.get("locale", DEFAULT_LOCALE),
         )
 
     def replace_degree_edges(self, table: str, key: str, edges: tuple[int, ...]) -> Plan:

@@ -6,6 +6,7 @@ from reprlib import repr as short
 from typing import TYPE_CHECKING, Any
 
 from dpweave.errors import PlanError
+from dpweave.schema.fake_values import LOCALE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +26,7 @@ KINDS: Mapping[str, tuple[str, tuple[type, ...]]] = {
 
 PLAN = {"constraints": "list", "workloads": "list"}
 TABLE = {"unique": "list", "mechanism": "text", "namespace": "text", "rows_public": "flag"}
-COLUMN = {"type": "text", "nullable": "flag"}
+COLUMN = {"type": "text", "nullable": "flag", "placeholder": "text", "locale": "text"}
 DOMAIN = {
     "learn": "flag",
     "bins": "whole",
@@ -56,6 +57,12 @@ def require_kind(where: str, value: object, kind: str) -> None:
     words, types = KINDS[kind]
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
         raise PlanError(f"{where} must be {words}, not {short(value)}")
+
+
+def require_locale(locale: object) -> None:
+    """Refuse what cannot name a language and a country."""
+    if not isinstance(locale, str) or not LOCALE.fullmatch(locale):
+        raise PlanError(f"locale must be a language and a country such as de_DE, not {locale!r}")
 
 
 def require_plain(value: object, *, where: str = "the plan", depth: int = 0) -> None:

@@ -4,7 +4,7 @@ Lives here:
   - ``database``: tables, columns, types, keys as values. ``key_graph``: how keys hang
     together. ``proposed_keys``: guessed keys.
   - ``domain``: domains, views and cliques. ``codec``: value to code and back. ``encoding``: the same for Arrow tables.
-  - ``arrow_types``, ``key_lookup``, ``placeholders``, ``degree_buckets``, ``covering``.
+  - ``arrow_types``, ``key_lookup``, ``placeholders``, ``fake_values``, ``degree_buckets``, ``covering``.
 
 Does not live here: engines and plans.
 

@@ -126,11 +126,11 @@ def texts_for(column: Column, numbers: IntArray) -> pa.Array:
     if length is None:
         return texts
     is_long = pc.greater(pc.utf8_length(texts), length)
-    short = [_short(int(n), length) for n in numbers[is_long.to_numpy(zero_copy_only=False)]]
+    short = [short_form(int(n), length) for n in numbers[is_long.to_numpy(zero_copy_only=False)]]
     return pc.replace_with_mask(texts, is_long, pa.array(short, pa.string()))
 
 
-def _short(number: int, length: int) -> str:
+def short_form(number: int, length: int) -> str:
     """Return a number in as few characters as it takes, cut to a length."""
     short = ""
     while number:

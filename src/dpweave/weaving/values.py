@@ -7,7 +7,7 @@ special order here.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from dpweave.errors import SchemaError
 from dpweave.schema.arrow_types import arrow_type
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import Bins, Categories, Opaque
+from dpweave.schema.fake_values import PERSON, fake_texts
 from dpweave.schema.placeholders import placeholders
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dpweave.arrays import IntArray
-    from dpweave.plan.entries import TablePlan
+    from dpweave.plan.entries import ColumnPlan, TablePlan
     from dpweave.schema.database import ForeignKey, Table
     from dpweave.weaving.state import WeavingState
 
@@ -67,7 +68,43 @@ class Values:
         if isinstance(domain, Categories | Bins):
             return Codec(plan.column, domain).decode(state.codes[name][column], rng)
         null = state.codes[name][column] == 1 if column in state.codes[name] else np.zeros(rows, dtype=bool)
-        return placeholders(plan.column, state.shared_rows.rows.get(name, 0) + np.arange(rows), null=null, rng=rng)
+        return self._made_up(name, column, self._through(name), null=null, unique=False)
+
+    def _through(self, name: str) -> IntArray:
+        """Number the rows of a table through all parts."""
+        return self._state.shared_rows.rows.get(name, 0) + np.arange(self._state.rows[name])
+
+    def _made_up(
+        self, name: str, column: str, number: IntArray, *, null: np.ndarray[Any, Any], unique: bool
+    ) -> pa.Array:
+        """Values that stand for what is not modelled: of the kind that the plan names, or of the built-in form."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        plan, state = self._plan.table[name].column[column], self._state
+        if plan.placeholder is not None:
+            locale = plan.locale or self._plan.locale
+            pool = "person" if plan.placeholder in PERSON else plan.placeholder
+            made = fake_texts(
+                plan.placeholder,
+                self._through(name),  # by row, also where fewer numbers would do: columns of a row speak of one person
+                locale=locale,
+                pool=int(state.rng("pool", pool, locale, common=True).integers(2**62)),
+                order=int(state.rng(*self._speaks_of(name, plan), common=True).integers(2**62)),
+                length=plan.column.type.length,
+                unique=unique,
+            )
+            if made is not None:
+                return pc.if_else(pa.array(null), pa.scalar(None, pa.string()), made)
+        rng = state.rng("values", name, column)
+        return placeholders(plan.column, number, null=null, rng=rng, unique=unique)
+
+    def _speaks_of(self, name: str, column: ColumnPlan) -> tuple[str, ...]:
+        """What a made-up value is about: the second name, as the second e-mail, is of a second person."""
+        if column.placeholder not in PERSON:
+            return "placeholder", name, column.name
+        alike = [c.name for c in self._plan.table[name].columns if c.placeholder == column.placeholder]
+        return "person", name, str(alike.index(column.name))
 
     def _follow(self, name: str, column: str, keys: list[ForeignKey]) -> pa.Array:
         """Copy the key of the row that is pointed at; the first key that leads somewhere dictates."""
@@ -94,15 +131,13 @@ class Values:
 
     def _numbered(self, name: str, column: str) -> pa.Array:
         number = self.numbers(name, column)
-        plan = self._plan.table[name].column[column]
-        null = np.zeros(len(number), dtype=bool)
-        return placeholders(plan.column, number, null=null, rng=self._state.rng("values", name, column), unique=True)
+        return self._made_up(name, column, number, null=np.zeros(len(number), dtype=bool), unique=True)
 
     def numbers(self, name: str, column: str) -> IntArray:
         """Number of each row, in a column that is numbered to keep a key unique."""
         state = self._state
         keys = [k for k in self.numbered_within(name)[column] if (name, k.name) in state.links]
-        number = state.shared_rows.rows.get(name, 0) + np.arange(state.rows[name])
+        number = self._through(name)
         if keys:
             number = running_number(state.labels(name, keys)[0])
             places = state.places(name, keys)
