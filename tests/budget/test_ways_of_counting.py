@@ -11,12 +11,11 @@ from dpweave.budget.tasks import Task, link_task
 from dpweave.budget.ways_of_counting import relation_way, table_way, task_way
 from dpweave.measure.question import Question, Way
 from dpweave.plan.plan import Plan
-from dpweave.plan.relations import relations
 from tests.whole import test_owned_rows, test_popularity, test_two_hops, test_within
 
 
 def ways(plan: Plan) -> dict[str, Way]:
-    return {f"{r.table}.{r.key}": relation_way(plan, r) for r in relations(plan)}
+    return {f"{r.table}.{r.key}": relation_way(plan.promise, r) for r in plan.compile().relations}
 
 
 def test_each_kind_of_relation_has_its_way() -> None:
@@ -25,7 +24,11 @@ def test_each_kind_of_relation_has_its_way() -> None:
     assert ways(test_popularity._plan(pure=True)) == {"items.product": Way.CODED}
     hops = Plan.from_toml(test_two_hops.TOML)
     assert ways(hops)["visits.shop"] is Way.CODED
-    assert [table_way(hops, t) for t in ("people", "visits", "marks")] == [Way.PLAIN, Way.CENTRED, Way.CENTRED]
+    assert [table_way(hops.compile().table[t]) for t in ("people", "visits", "marks")] == [
+        Way.PLAIN,
+        Way.CENTRED,
+        Way.CENTRED,
+    ]
 
 
 def test_other_methods_and_other_neighbours_count_plainly() -> None:
@@ -33,7 +36,7 @@ def test_other_methods_and_other_neighbours_count_plainly() -> None:
         assert ways(test_within.families(method=method))["person.father"] is Way.PLAIN
     record = replace(test_popularity._plan(), neighbours="record")
     assert set(ways(record).values()) == {Way.PLAIN}
-    assert table_way(record, "items") is Way.PLAIN
+    assert table_way(record.compile().table["items"]) is Way.PLAIN
 
 
 @pytest.mark.parametrize(
@@ -48,10 +51,10 @@ def test_other_methods_and_other_neighbours_count_plainly() -> None:
 )
 def test_a_fit_counts_as_the_plan_says(source, plan) -> None:
     release = dw.fit(source(), plan, epsilon=1.0, delta=1e-6, insecure_seed=0).release
-    for relation in relations(plan):
+    for relation in plan.compile().relations:
         task = link_task(relation)
         summed = [Question.of(b) for b in release.find_unit_sums(task.name)]
-        match task_way(plan, task):
+        match task_way(plan.compile(), task):
             case Way.PLAIN:
                 assert release.find(task.name)
                 assert not summed
@@ -68,5 +71,5 @@ def test_a_fit_counts_as_the_plan_says(source, plan) -> None:
                 assert all(set(q.looks_at) - set(q.columns) <= right for q in summed)
                 assert summed
     for table in plan.promise.private:
-        centred = task_way(plan, Task("tables", table)) is Way.CENTRED
+        centred = task_way(plan.compile(), Task("tables", table)) is Way.CENTRED
         assert bool(release.find_unit_sums(f"tables:{table}")) == centred

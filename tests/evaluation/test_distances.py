@@ -19,14 +19,13 @@ def loops_l1(a: list[tuple[int, ...]], b: list[tuple[int, ...]]) -> float:
     return sum(abs(left[c] / len(a) - right[c] / len(b)) for c in {*left, *right})
 
 
-@pytest.mark.parametrize("dense", [1, 8, 1 << 21])
+@pytest.mark.parametrize("dense", [1, 8, 210, 1 << 21])
 def test_l1_by_loops(dense: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(distances, "DENSE_CELLS", dense)
     rng = np.random.default_rng(dense)
     sizes = (3, 5, 2, 7)
     databases = [[rng.integers(0, s, n) for s in sizes] for n in (40, 70, 1)]
-    cells, width = distances.cell_numbers(databases, sizes)
-    shares = [distances.frequencies(c, width) for c in cells]
+    shares = list(distances.shares(databases, sizes))
     rows = [list(zip(*(c.tolist() for c in d), strict=True)) for d in databases]
     for i, j in combinations(range(3), 2):
         assert distances.l1_distance(shares[i], shares[j]) == pytest.approx(loops_l1(rows[i], rows[j]), abs=1e-12)

@@ -282,7 +282,7 @@ def test_closest_by_loops() -> None:
 def test_entities_hold_what_they_own() -> None:
     plan, tables = shop_plan(), shop(0)
     coded = encode(plan, tables)
-    rows = entities(plan, coded, "customers")
+    rows = entities(plan, coded, "customers", np.arange(coded.rows["customers"]))
     per = Counter(tables["orders"]["customer"].to_pylist())
     channel = {
         c: Counter(o["channel"] for o in tables["orders"].to_pylist() if o["customer"] == c) for c in range(1, 401)

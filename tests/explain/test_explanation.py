@@ -9,12 +9,10 @@ from dataclasses import replace
 import pytest
 
 from dpweave.budget.allocation import allocate
-from dpweave.budget.tasks import is_learned
 from dpweave.cli import demo
 from dpweave.errors import UsageError
 from dpweave.explain.draft_notes import comments
 from dpweave.plan.plan import Plan
-from dpweave.plan.relations import relations
 from dpweave.privacy.accounting import gaussian_rho
 
 TOML = """
@@ -175,7 +173,7 @@ def test_links_are_foretold_from_public_facts(shop):
         return {(f.table, f.key): f for f in plan.explain(epsilon=epsilon, delta=1e-6).forecast.links}
 
     weak, strong = foretold(shop, 0.1), foretold(shop, 10.0)
-    assert set(weak) == set(strong) == {(r.table, r.key) for r in relations(shop) if is_learned(shop, r)}
+    assert set(weak) == set(strong) == {(r.table, r.key) for r in shop.compile().relations if r.is_learned}
     for relation, found in strong.items():
         assert 0 < found.learned < weak[relation].learned <= weak[relation].at_random <= 200
         assert 2 <= found.best_k <= shop.k

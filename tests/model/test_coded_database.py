@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
 import ibis
 import numpy as np
@@ -19,6 +20,9 @@ from dpweave.schema.domain import Bins, Categories, Learn, Opaque
 from dpweave.schema.encoding import encode_table
 from dpweave.schema.key_lookup import follow
 from tests.report.worlds import shop, shop_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 UTC = dt.UTC
 CASES = {
@@ -155,3 +159,25 @@ def test_rows_of_another_type_are_cast() -> None:
     small = tables["orders"].set_column(1, "customer", tables["orders"]["customer"].cast(pa.int32()))
     a, b = encode(shop_plan(), tables), encode(shop_plan(), {**tables, "orders": small})
     assert np.array_equal(a.links["orders", "customer"], b.links["orders", "customer"])
+
+
+class OnlyBatches(dict[str, pa.Table]):
+    """Tables that may be read in batches of seven rows and in no other way."""
+
+    def __getitem__(self, name: str) -> pa.Table:
+        raise AssertionError(name)
+
+    def batches(self, name: str) -> Iterator[pa.RecordBatch]:
+        return iter(self.get(name).to_batches(max_chunksize=7))
+
+
+def test_batches_give_the_same_codes_and_nothing_is_held_wide() -> None:
+    plan, tables = shop_plan(), shop(2)
+    a, b = encode(plan, tables), encode(plan, OnlyBatches(tables))
+    assert a.rows == b.rows
+    for at, codes in a.codes.items():
+        assert np.array_equal(codes, b.codes[at])
+        assert codes.dtype == np.uint8
+    for key, links in a.links.items():
+        assert np.array_equal(links, b.links[key])
+        assert links.dtype == np.int32

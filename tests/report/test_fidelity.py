@@ -10,7 +10,6 @@ import pytest
 
 from dpweave.measure.estimates import Estimate, combined, estimates
 from dpweave.model.file_format import release_to_dict
-from dpweave.plan.relations import relations
 from dpweave.privacy.release import Measured, Release
 from dpweave.privacy.window import NoisyMarginal, NoisyUnitSum, UnitSum
 from dpweave.report.fidelity import _title, fidelity
@@ -205,7 +204,7 @@ def test_the_report_says_what_the_certificate_says() -> None:
     for seed in range(4):
         tables = shop(seed)
         made = model(tables, sigma=15.0, seed=seed)
-        names = {f"{r.table}.{r.key}": dict((*r.left, *r.right)) for r in relations(made.plan)}
+        names = {f"{r.table}.{r.key}": dict((*r.left, *r.right)) for r in made.plan.compile().relations}
         shown = {f"{r.table}.{r.key}": r for r in fidelity(made, tables).relations}  # type: ignore[arg-type]
         for e in made.certificate.evidence:
             relation, components = shown[e["relation"]], e["components"]

@@ -15,7 +15,6 @@ from dpweave.links.link_method import LinkProblem
 from dpweave.model.coded_database import CodedDatabase, encode
 from dpweave.plan.entries import ColumnPlan, KeyPlan, TablePlan
 from dpweave.plan.plan import Plan
-from dpweave.plan.relations import Relation, relations
 from dpweave.privacy.certificate import Certificate, Guarantee
 from dpweave.privacy.release import Measured, Release
 from dpweave.privacy.window import NoisyMarginal
@@ -23,6 +22,7 @@ from dpweave.schema.database import Column, ForeignKey, Type
 from dpweave.schema.domain import Attribute, Bins, Categories, Opaque, View
 
 if TYPE_CHECKING:
+    from dpweave.plan.relations import Relation
     from dpweave.schema.codec import Codec
 
 
@@ -212,14 +212,14 @@ def model(tables: dict[str, pa.Table], *, sigma: float, seed: int = 0, plan: Pla
             measure(f"tables:{name}", view, (c,))
         if len(view.columns) > 1:
             measure(f"tables:{name}", view, tuple(view.attribute)[:2])
-    for relation in relations(plan):
+    for relation in plan.compile().relations:
         for left, _ in relation.left:
             for right, _ in relation.right:
                 measure(f"links:{relation.table}.{relation.key}", relation.view, (left, right))
         for right, _ in relation.right:
             measure(f"links:{relation.table}.{relation.key}", relation.view, (right,))
     sizes = {n: float(tables[n].num_rows) for n in plan.promise.private}
-    said = tuple(judge(plan, coded, release, relation) for relation in relations(plan))
+    said = tuple(judge(plan, coded, release, relation) for relation in plan.compile().relations)
     return Made(
         plan,
         replace(certificate(), evidence=said),
@@ -246,7 +246,6 @@ def judge(plan: Plan, coded: CodedDatabase, release: Release, relation: Relation
 
 
 def _domain(plan: Plan, table: str, name: str) -> Any:
-    from dpweave.plan.relations import derived_codecs
 
-    known: dict[str, Codec] = derived_codecs(plan, table) if table not in plan.public else {}
+    known: dict[str, Codec] = dict(plan.compile().table[table].derived_codecs)
     return known[name].domain if name in known else plan.table[table].column[name].domain

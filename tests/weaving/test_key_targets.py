@@ -7,7 +7,6 @@ import pytest
 
 from dpweave.plan.entries import ColumnPlan, KeyPlan, TablePlan
 from dpweave.plan.plan import Plan
-from dpweave.plan.relations import model_columns
 from dpweave.schema.database import Column, ForeignKey, Type
 from dpweave.weaving.key_targets import lead_away_from_itself, random_targets
 from dpweave.weaving.state import WeavingState
@@ -40,7 +39,7 @@ def state(rng: np.random.Generator, rows: int) -> WeavingState:
     """Of the staff, some have no site."""
     made = WeavingState(firm(), {}, seed=0)
     for name, size in (("site", 4), ("desk", 12), ("staff", rows)):
-        made.lay(name, size, {c: np.ones(size, dtype=np.int64) for c in model_columns(made.plan, name)})
+        made.lay(name, size, {c: np.ones(size, dtype=np.int64) for c in made.plan.compile().table[name].model_columns})
     made.links["desk", "at"] = np.arange(12) % 4
     made.links["staff", "at"] = rng.integers(-1, 4, rows)
     return made

@@ -303,11 +303,11 @@ def read_back(model: dw.Model, folder: Path, target: str) -> None:
     assert all(a <= b for a, b in pairwise(shares))
     from dpweave.cli.read_copy import read_copy
 
-    back = read_copy(str(folder / target), model.plan)
-    assert back.rows == database.rows
-    for name, table in database.items():
-        rows = [sorted(map(repr, t.to_pylist())) for t in (table, back[name])]
-        assert rows[0] == rows[1], name
+    with read_copy(str(folder / target), model.plan) as back:
+        assert back.rows == database.rows
+        for name, table in database.items():
+            rows = [sorted(map(repr, t.to_pylist())) for t in (table, back[name])]
+            assert rows[0] == rows[1], name
 
 
 def test_rules_hold_over_all_parts(small: None) -> None:

@@ -14,7 +14,6 @@ import pytest
 
 from dpweave.plan.entries import ColumnPlan, KeyPlan, TablePlan
 from dpweave.plan.plan import Plan
-from dpweave.plan.relations import derived_codecs, model_columns
 from dpweave.schema.codec import Codec
 from dpweave.schema.database import Column, ForeignKey, Type
 from dpweave.schema.domain import Categories
@@ -129,8 +128,8 @@ def weave(plan: Plan, *, rows: int, seed: int) -> dict[str, pd.DataFrame]:
     models = {}
     for name in plan.promise.private:
         sizes = {c.name: Codec(c.column, c.domain).size for c in plan.table[name].modelled if c.domain is not None}  # type: ignore[arg-type]
-        sizes |= {c: codec.size for c, codec in derived_codecs(plan, name).items()}
-        models[name] = Drawn({c: sizes[c] for c in model_columns(plan, name)})
+        sizes |= {c: codec.size for c, codec in plan.compile().table[name].derived_codecs.items()}
+        models[name] = Drawn({c: sizes[c] for c in plan.compile().table[name].model_columns})
     public = {n: public_table(plan.table[n], min(rows, 3)) for n in plan.public}
     blueprint = Blueprint(plan, dict.fromkeys(plan.promise.private, float(rows)), models, public)  # type: ignore[arg-type]
     weaver = Weaver(blueprint, scale=1.0, seed=seed)

@@ -15,7 +15,6 @@ from dpweave.links.link_method import LinkProblem
 from dpweave.model.coded_database import encode
 from dpweave.plan.entries import ColumnPlan, KeyPlan, TablePlan
 from dpweave.plan.plan import Plan
-from dpweave.plan.relations import relations
 from dpweave.privacy.window import NoisyMarginal
 from dpweave.report.fidelity import _columns, _link_measurements, _seen_codec, fidelity
 from dpweave.schema.database import Column, ForeignKey, Type
@@ -106,7 +105,7 @@ def test_a_report_counts_them_as_the_release_does(all_linked: bool) -> None:
     model = dw.fit(source, plan, epsilon=20.0, delta=1e-6, insecure_seed=0)
     db = model.sample(seed=0)
     coded = encode(model.plan, db)
-    (relation,) = (r for r in relations(model.plan) if r.key == "product")
+    (relation,) = (r for r in model.plan.compile().relations if r.key == "product")
     group = Attribute("group", ("product", "category"))
     codec = _seen_codec(model, relation, group)
     assert (codec.size, codec.null_code) == (3, 2)

@@ -7,7 +7,6 @@ import pyarrow as pa
 
 import dpweave as dw
 from dpweave.plan.plan import Plan
-from dpweave.plan.relations import relations
 
 TOML = """
 protect = ["people"]
@@ -89,7 +88,7 @@ def town_of_people() -> dict[str, pa.Table]:
 
 def test_effects_two_keys_away_survive():
     plan = Plan.from_toml(TOML)
-    views = {(r.table, r.key): [n for n, _ in r.view.columns] for r in relations(plan)}
+    views = {(r.table, r.key): [n for n, _ in r.view.columns] for r in plan.compile().relations}
     assert "shop.town.coast" in views["visits", "shop"]
     assert "visit.person.sex" in views["marks", "visit"]
     model = dw.fit(town_of_people(), plan, epsilon=8.0, delta=1e-6, insecure_seed=0)

@@ -17,7 +17,6 @@ from dpweave.links.wiring.within_groups import UnitGroups, assign_within_groups
 from dpweave.model.coded_database import encode
 from dpweave.plan.entries import ColumnPlan, KeyPlan, TablePlan
 from dpweave.plan.plan import Plan
-from dpweave.plan.relations import relations
 from dpweave.privacy.certificate import statement
 from dpweave.privacy.sensitivity import Movement, movement, units_of
 from dpweave.report.integrity import check
@@ -149,7 +148,7 @@ def test_beds_are_given_to_those_who_are_there_in_the_end() -> None:
         person, columns=(*person.columns, number("bed", nullable=True)), keys=(person.keys[0], sleeps, person.keys[1])
     )
     plan = Plan((home, bed, person), protect=("home",))
-    assert [r.key for r in relations(plan) if r.table == "person"] == ["home", "father", "bed"]
+    assert [r.key for r in plan.compile().relations if r.table == "person"] == ["home", "father", "bed"]
     source = people(600)
     rows = source["person"]
     source["bed"] = pd.DataFrame(
@@ -170,7 +169,7 @@ def test_less_noise_hides_a_link_that_stays_within_its_unit() -> None:
             replace(plan.tables[1], keys=(plan.tables[1].keys[0], replace(plan.tables[1].keys[1], within=False))),
         ),
     )
-    view = next(r.view for r in relations(plan) if r.key == "father")
+    view = next(r.view for r in plan.compile().relations if r.key == "father")
     assert movement(plan.promise, view, ("kind", "father.kind"), "home") == Movement(6, 0)
     assert movement(loose.promise, view, ("kind", "father.kind"), "home") == Movement(6 + 4 * 6, 6)
     assert units_of(loose.promise, view) is None

@@ -21,9 +21,6 @@ from dpweave.budget.priorities import Priority, relation_priority, shares, table
 from dpweave.budget.tasks import Task, favoured, is_category, serving, tasks, touched
 from dpweave.budget.ways_of_counting import task_way
 from dpweave.errors import BudgetError, PlanError, UsageError
-from dpweave.plan.relations import (
-    relations,
-)
 from dpweave.plan.rule_checks import require_possible
 from dpweave.privacy.accounting import (
     Cost,
@@ -40,6 +37,8 @@ from dpweave.schema.domain import View
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from dpweave.plan.compiled import CompiledPlan
+    from dpweave.plan.entries import Shares
     from dpweave.plan.plan import Plan
 
 
@@ -56,7 +55,7 @@ class Allocation:
     """Delta for each learned list of categories."""
 
 
-def _require_served(plan: Plan) -> None:
+def _require_served(plan: CompiledPlan) -> None:
     """Refuse workloads that nothing would measure."""
     for workload, task in serving(plan):
         if task is None:
@@ -71,10 +70,11 @@ def allocate(plan: Plan, *, epsilon: float, delta: float) -> Allocation:
     require_number("epsilon", epsilon, low=0)
     require_number("delta", delta, low=0, high=1)
     require_possible(plan)
-    _require_served(plan)
-    todo = tasks(plan)
-    reach = {task: touched(plan, task) for task in todo}
-    categories = [t for t in todo if is_category(plan, t)]
+    compiled = plan.compile()
+    _require_served(compiled)
+    todo = tasks(compiled)
+    reach = {task: touched(compiled, task) for task in todo}
+    categories = [t for t in todo if is_category(compiled, t)]
     elsewhere = sum(declared_costs(plan).values(), Cost.zero())
     used = max(elsewhere.delta.values(), default=0.0)
     for_categories = subtract(delta, used) * plan.shares.delta_domains if categories else 0.0
@@ -86,7 +86,7 @@ def allocate(plan: Plan, *, epsilon: float, delta: float) -> Allocation:
     rho = rho_of_epsilon(epsilon, delta=subtract(delta, spent_delta))
     left = {t: Fraction(rho) - elsewhere.exact[0].get(t, 0) for t in plan.promise.protected}
     _require_left(left, elsewhere, epsilon=epsilon, delta=subtract(delta, spent_delta))
-    weights = _weights(plan, todo, reach, rho)
+    weights = _weights(compiled, plan.shares, todo, reach, rho)
     given = _filled(weights, reach, left)
     if any(not share > 0 for share in given.values()):
         raise UsageError(f"epsilon {epsilon:g} is too small to be shared over {len(todo)} tasks")
@@ -142,10 +142,10 @@ def _require_left(left: Mapping[str, Fraction], elsewhere: Cost, *, epsilon: flo
 
 
 def _weights(
-    plan: Plan, todo: tuple[Task, ...], reach: Mapping[Task, tuple[str, ...]], rho: float
+    plan: CompiledPlan, declared: Shares, todo: tuple[Task, ...], reach: Mapping[Task, tuple[str, ...]], rho: float
 ) -> dict[Task, Fraction]:
     """Return each task's part of its group's share, the smallest one over the protected tables it touches."""
-    share = {group: float(getattr(plan.shares, group)) for group in dict.fromkeys(i.group for i in todo)}
+    share = {group: float(getattr(declared, group)) for group in dict.fromkeys(i.group for i in todo)}
     parts: dict[Task, list[Fraction]] = {i: [] for i in todo}
     for t in plan.promise.protected:
         present = dict.fromkeys(i.group for i in todo if t in reach[i])
@@ -157,15 +157,15 @@ def _weights(
     return {i: min(found) for i, found in parts.items()}
 
 
-def _parts(plan: Plan, group: str, members: Sequence[Task], rho: float) -> list[float]:
+def _parts(plan: CompiledPlan, group: str, members: Sequence[Task], rho: float) -> list[float]:
     if group in ("tables", "links"):
-        return shares([_worth(plan, task) for task in members], rho=rho)
+        return shares([_priority(plan, task) for task in members], rho=rho)
     return [1 / len(members)] * len(members)
 
 
-def _worth(plan: Plan, task: Task) -> Priority:
+def _priority(plan: CompiledPlan, task: Task) -> Priority:
     declared, way = favoured(plan, task), task_way(plan, task)
     if task.group == "tables":
         return table_priority(plan, task.table, way=way, weight=task.weight * (1 + sum(declared.values())))
-    relation = next(r for r in relations(plan) if (r.table, r.key) == (task.table, task.item))
+    relation = plan.relation[task.table, task.item]
     return relation_priority(plan, relation, way=way, weight=task.weight, favoured=declared)

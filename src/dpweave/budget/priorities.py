@@ -29,25 +29,16 @@ from dpweave.measure.centred_counts import clip_for
 from dpweave.measure.clipped_counts import USUAL
 from dpweave.measure.design import DECAY, FIRST_ORDER, STRONG, STRONGER
 from dpweave.measure.question import Way
-from dpweave.plan.relations import degree_codecs, measured_columns, presence_codecs
 from dpweave.privacy.sensitivity import movement, units_of
 from dpweave.privacy.window import Units
-from dpweave.schema.domain import Learn, Opaque, View, parse_presence, size
+from dpweave.schema.domain import View, parse_presence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from dpweave.plan.plan import Plan
+    from dpweave.plan.compiled import CompiledPlan, CompiledTable
     from dpweave.plan.relations import Relation
-    from dpweave.schema.domain import Attribute, Path
 
-UNDECLARED_ROWS = 10_000
-"""Rows that a protected table is taken to have where the plan does not say; an owner is
-taken to use half of its bounds.
-"""
-UNKNOWN_CATEGORIES = 12
-UNKNOWN_DEGREES = 6
-"""Codes that a column is taken to have whose domain is still to be learned."""
 UNKNOWN = 1.0
 """Variance of the cells of a column of which nothing is known."""
 SELECTIVE = 0.25
@@ -114,23 +105,24 @@ def shares(worths: Sequence[Priority], *, rho: float) -> list[float]:
     return [LEAST / len(worths) + (1 - LEAST) * x / total for x in found]
 
 
-def table_priority(plan: Plan, table: str, *, way: Way, weight: float) -> Priority:
+def table_priority(plan: CompiledPlan, name: str, *, way: Way, weight: float) -> Priority:
     """Priority of the columns of a table, about which nothing is known before."""
-    columns = measured_columns(plan, table)
+    table = plan.table[name]
+    columns = table.measured_columns
     own = tuple(c for c in columns if parse_presence(c) is None) or columns
-    sizes = [codes(plan, table, c) for c in columns]
+    sizes = [table.codes(c) for c in columns]
     return Priority.of(
         weight=weight * len(columns),
         marginals=len(columns),
         cells=_typical(sizes),
-        moved=moved(plan, View.of_table(table, columns), own[:1], way=way),
-        rows=seen_rows(plan, table),
+        moved=moved(plan, View.of_table(name, columns), own[:1], way=way),
+        rows=table.seen_rows,
         variance=UNKNOWN,
     )
 
 
 def relation_priority(
-    plan: Plan,
+    plan: CompiledPlan,
     relation: Relation,
     *,
     way: Way,
@@ -143,9 +135,9 @@ def relation_priority(
     is taken as known, so that little is needed to tell much; at weight 1 they count as much as all
     the rest. Nor is much known of who is linked to at all, where that are some rows and not others.
     """
-    left, right = varying(plan, relation)
+    left, right = relation.varying
     sizes = {**left, **right}
-    rows = seen_rows(plan, relation.table)
+    rows = plan.table[relation.table].seen_rows
     rest = Priority.of(
         weight=weight * len(sizes),
         marginals=len(left) * len(right),
@@ -155,7 +147,7 @@ def relation_priority(
         variance=FIRST_ORDER * DECAY * (1 - STRONG + STRONG * STRONGER),
     )
     parts = [rest]
-    if _is_selective(plan, relation):
+    if relation.is_selective:
         parts.append(
             Priority.of(
                 weight=weight * len(right),
@@ -180,73 +172,13 @@ def relation_priority(
     return reduce(lambda beside, part: replace(part, beside=beside), parts[1:], rest)
 
 
-def _is_selective(plan: Plan, relation: Relation) -> bool:
-    """Whether a key may lead to some rows of its target rather than to others: a public
-    one, or one that links and may be null.
-    """
-    table = plan.database[relation.table]
-    key = table.key[relation.key]
-    if plan.promise.is_owning(relation.table, relation.key) or relation.joint is not None:
-        return False
-    return not plan.promise.is_private(key) or table.is_nullable(key)
-
-
-def varying(plan: Plan, relation: Relation) -> tuple[dict[str, int], dict[str, int]]:
-    """Columns of either side that can differ from row to row, with about how many codes they have."""
-    sides = (
-        {name: seen_codes(plan, relation.table, a, relation.view.linked) for name, a in side}
-        for side in (relation.left, relation.right)
-    )
-    left, right = ({name: n for name, n in side.items() if n > 1} for side in sides)
-    return left, right
-
-
-def seen_codes(plan: Plan, base: str, attribute: Attribute, linked: tuple[Path, ...]) -> int:
-    """Number of codes of a column as rows of ``base`` see it that lead somewhere by all
-    of ``linked``: null too where they may lead nowhere.
-    """
-    table = plan.promise.graph.walk(base, attribute.path)
-    planned = plan.table[table].column.get(attribute.column)
-    lacking = plan.promise.may_lack(base, attribute.path, linked)
-    return codes(plan, table, attribute.column) + (lacking and planned is not None and not planned.column.nullable)
-
-
-def codes(plan: Plan, table: str, column: str) -> int:
-    """Number of codes of a column, guessed where its domain is still to be learned."""
-    planned = plan.table[table].column.get(column)
-    if planned is None:
-        degrees = degree_codecs(plan, table).get(column)
-        return min(degrees.size, UNKNOWN_DEGREES) if degrees is not None else presence_codecs(plan, table)[column].size
-    match planned.domain:
-        case None:
-            return 1
-        case Learn(bins=bins):
-            return (bins if planned.column.type.ordered else UNKNOWN_CATEGORIES) + planned.column.nullable
-        case Opaque():
-            return 1 + planned.column.nullable
-        case domain:
-            return size(domain, nullable=planned.column.nullable)
-
-
-def seen_rows(plan: Plan, table: str) -> float:
-    """About how many rows of a private table are counted: as declared, but no more than the bounds let through."""
-    chain = plan.promise.chain(table)
-    root = plan.promise.root(table)
-    units = plan.table[root].rows
-    units = UNDECLARED_ROWS if units is None else units
-    declared = plan.table[table].rows
-    bounds = [plan.promise.bounds[step] for step in chain]
-    usual = units * math.prod(max(b / 2, 1.0) for b in bounds)
-    return max(min(usual if declared is None else declared, units * math.prod(bounds)), 1.0)
-
-
 def _typical(sizes: Iterable[int]) -> float:
     """Geometric mean."""
     logs = [math.log(s) for s in sizes]
     return math.exp(sum(logs) / len(logs))
 
 
-def moved(plan: Plan, view: View, columns: tuple[str, ...], *, way: Way, times: float = 1.0) -> float:
+def moved(plan: CompiledPlan, view: View, columns: tuple[str, ...], *, way: Way, times: float = 1.0) -> float:
     """What noise has to hide of one unit in counts over ``columns``, counted in some ``way``: all that it can move, or
     its length where counts are centred, or a usual clip.
 
@@ -260,11 +192,11 @@ def moved(plan: Plan, view: View, columns: tuple[str, ...], *, way: Way, times: 
     units = units_of(plan.promise, view) if own and way is Way.CENTRED else None
     if units is None or not units.hold(columns) or not units.shared.issuperset(c for c in columns if c not in own):
         return most
-    cells = math.prod(codes(plan, view.base, view.attribute[c].column) for c in own)
-    return min(most, clip_for(many(plan, view.base, times=times), 1 / cells))
+    cells = math.prod(plan.table[view.base].codes(view.attribute[c].column) for c in own)
+    return min(most, clip_for(many(plan.table[view.base], times=times), 1 / cells))
 
 
-def many(plan: Plan, table: str, *, times: float = 1.0) -> float:
+def many(table: CompiledTable, *, times: float = 1.0) -> float:
     """About how many rows of ``table`` a large unit has, if bounds are ``times`` as high."""
-    rows = max(round(times * plan.promise.owned_rows(plan.promise.root(table), table)), 1)
-    return Units(rows, frozenset(), mean=seen_rows(plan, table) / seen_rows(plan, plan.promise.root(table))).many
+    rows = max(round(times * table.owned_rows), 1)
+    return Units(rows, frozenset(), mean=table.seen_rows / table.seen_units).many

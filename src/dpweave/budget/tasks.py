@@ -5,27 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dpweave.budget.priorities import varying
-from dpweave.plan.relations import (
-    Relation,
-    counted_keys,
-    is_dictated,
-    is_single,
-    measured_columns,
-    model_columns,
-    relations,
-    repeating_key,
-    repetition_view,
-)
-from dpweave.plan.workloads import Joined, joined
 from dpweave.privacy.sensitivity import movement
-from dpweave.schema.domain import Attribute, Learn, View, degree, newcomer, parse_repetition, repetition
+from dpweave.schema.domain import Attribute, Learn, View, newcomer, parse_repetition, repetition
 
 if TYPE_CHECKING:
-    from dpweave.plan.plan import Plan
-
-
-DEFAULT_METHOD = "map"
+    from dpweave.plan.compiled import CompiledPlan
+    from dpweave.plan.relations import Relation
+    from dpweave.plan.workloads import Joined
 
 
 @dataclass(frozen=True)
@@ -44,52 +30,36 @@ class Task:
         return f"{self.group}:{self.table}" + (f".{self.item}" if self.item else "")
 
 
-def tasks(plan: Plan) -> tuple[Task, ...]:
+def tasks(plan: CompiledPlan) -> tuple[Task, ...]:
     """Everything that a fit of ``plan`` will ask of the rows."""
     out: list[Task] = []
     for name in plan.promise.private:
         table = plan.table[name]
-        if table.external is None:  # else its domains are those of the rows that were brought
-            out += [Task("domains", name, c.name) for c in table.columns if isinstance(c.domain, Learn)]
-        out += [
-            Task("domains", name, degree(child, key))
-            for child, key in counted_keys(plan, name)
-            if not is_single(plan, child, key)
-        ]
-        if table.public_rows is None:
+        planned = table.planned
+        if planned.external is None:  # else its domains are those of the rows that were brought
+            out += [Task("domains", name, c.name) for c in planned.columns if isinstance(c.domain, Learn)]
+        out += [Task("domains", name, key.degree) for key in table.counted_keys if not key.is_single]
+        if planned.public_rows is None:
             out.append(Task("sizes", name))
-        if key := repeating_key(plan, name):
-            out.append(Task("sizes", name, repetition(key)))
-        if measured_columns(plan, name):
-            out.append(Task("tables", name, weight=table.weight))
-    out += [
-        Task("links", r.table, r.key, weight=plan.table[r.table].key[r.key].weight)
-        for r in relations(plan)
-        if is_learned(plan, r)
-    ]
+        if table.repeating_key:
+            out.append(Task("sizes", name, repetition(table.repeating_key)))
+        if table.measured_columns:
+            out.append(Task("tables", name, weight=planned.weight))
+    out += [Task("links", r.table, r.key, weight=r.weight) for r in plan.relations if r.is_learned]
     return tuple(out)
 
 
-def is_learned(plan: Plan, relation: Relation) -> bool:
-    """Whether a relation has anything to learn: its method wants to, both sides vary, and no other key dictates it."""
-    return (
-        link_method(plan, relation.table, relation.key) != "random"
-        and not is_dictated(plan, relation.table, relation.key)
-        and all(varying(plan, relation))
-    )
-
-
-def serving(plan: Plan) -> tuple[tuple[Joined, Task | None], ...]:
+def serving(plan: CompiledPlan) -> tuple[tuple[Joined, Task | None], ...]:
     """Return every declared workload with the task that will measure it: a table, or
     the first relation that sees it whole.
     """
     found: list[tuple[Joined, Task | None]] = []
-    for workload in joined(plan):
+    for workload in plan.workloads:
         if all(not a.path for a in workload.attributes):
             own = Task("tables", workload.base)
             found.append((workload, own if own in tasks(plan) else None))
             continue
-        able = (link_task(r) for r in relations(plan) if _sees(r, workload) and is_learned(plan, r))
+        able = (link_task(r) for r in plan.relations if _sees(r, workload) and r.is_learned)
         found.append((workload, next(able, None)))
     return tuple(found)
 
@@ -101,7 +71,7 @@ def _sees(relation: Relation, workload: Joined) -> bool:
     return relation.table == workload.base and wanted <= left | right and bool(wanted & left) and bool(wanted & right)
 
 
-def favoured(plan: Plan, task: Task) -> dict[tuple[str, ...], float]:
+def favoured(plan: CompiledPlan, task: Task) -> dict[tuple[str, ...], float]:
     """Return the columns of the declared workloads that a task serves, as its view calls them, with their weights."""
     found: dict[tuple[str, ...], float] = {}
     for workload, by in serving(plan) if plan.workloads else ():
@@ -120,30 +90,25 @@ def popularity_task(relation: Relation) -> Task:
     return Task("links", relation.table, newcomer(relation.key))
 
 
-def link_method(plan: Plan, table: str, key: str) -> str:
-    """Return the method by which the links of a foreign key are made."""
-    method = plan.table[table].key[key].method
-    return DEFAULT_METHOD if method == "auto" else method
-
-
-def is_category(plan: Plan, task: Task) -> bool:
+def is_category(plan: CompiledPlan, task: Task) -> bool:
     """Whether a task learns a list of categories, which costs delta too."""
-    column = plan.table[task.table].column.get(task.item)
+    column = plan.table[task.table].planned.column.get(task.item)
     return task.group == "domains" and column is not None and column.column.type.kind == "text"
 
 
-def task_view(plan: Plan, task: Task) -> View:
+def task_view(plan: CompiledPlan, task: Task) -> View:
     """Return the view a task counts, as far as its sensitivity goes."""
+    table = plan.table[task.table]
     if task.group == "links":
-        return next(r.view for r in relations(plan) if (r.table, r.key) == (task.table, task.item))
-    if key := parse_repetition(task.item):
-        return repetition_view(plan, task.table, key)
+        return plan.relation[task.table, task.item].view
+    if parse_repetition(task.item) and table.repetition_view is not None:
+        return table.repetition_view
     if task.group == "domains":
         return View(task.table, ((task.item, Attribute(task.item)),))
-    return View.of_table(task.table, model_columns(plan, task.table) if task.group == "tables" else ())
+    return View.of_table(task.table, table.model_columns if task.group == "tables" else ())
 
 
-def touched(plan: Plan, task: Task) -> tuple[str, ...]:
+def touched(plan: CompiledPlan, task: Task) -> tuple[str, ...]:
     """Protected tables whose units some count of a task may depend on: those that all its columns together reach."""
     view = task_view(plan, task)
     columns = tuple(name for name, _ in view.columns)

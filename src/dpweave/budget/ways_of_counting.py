@@ -8,43 +8,40 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpweave.budget.tasks import link_method, link_task
 from dpweave.measure.question import Way
-from dpweave.plan.relations import has_popular_targets, is_centred, relations
 from dpweave.privacy.sensitivity import units_of
 
 if TYPE_CHECKING:
     from dpweave.budget.tasks import Task
-    from dpweave.plan.plan import Plan
+    from dpweave.plan.compiled import CompiledPlan, CompiledTable
     from dpweave.plan.relations import Relation
+    from dpweave.privacy.promise import Promise
 
 
-def table_way(plan: Plan, table: str) -> Way:
+def table_way(table: CompiledTable) -> Way:
     """How the rows of a private table are counted: around what all of them show if every row has an owner.
 
     Columns that are woven onto rows made elsewhere are counted plainly.
     """
-    alone = plan.neighbours == "entity" and is_centred(plan, table)
-    return Way.CENTRED if alone and plan.table[table].external is None else Way.PLAIN
+    return Way.CENTRED if table.has_cheap_bound and table.planned.external is None else Way.PLAIN
 
 
-def relation_way(plan: Plan, relation: Relation) -> Way:
+def relation_way(promise: Promise, relation: Relation) -> Way:
     """How the links of a relation are counted."""
-    units = units_of(plan.promise, relation.view)
-    if units is None or link_method(plan, relation.table, relation.key) != "map":
+    units = units_of(promise, relation.view)
+    if units is None or relation.method != "map":
         return Way.PLAIN
-    single, step = relation.joint is None, (relation.table, relation.key)
-    if single and plan.promise.is_owning(*step) and is_centred(plan, relation.table):
+    if relation.is_owned:
         return Way.CENTRED
     if units.columns is not None:  # other units move some of the columns
         return Way.PLAIN
-    if single and plan.promise.is_within(*step):
+    if relation.joint is None and promise.is_within(relation.table, relation.key):
         return Way.CLIPPED
-    return Way.CODED if has_popular_targets(plan, relation) else Way.PLAIN
+    return Way.CODED if relation.has_popular_targets else Way.PLAIN
 
 
-def task_way(plan: Plan, task: Task) -> Way:
+def task_way(plan: CompiledPlan, task: Task) -> Way:
     """How a task counts: the way of its relation, or else of its table."""
     if task.group != "links":
-        return table_way(plan, task.table)
-    return relation_way(plan, next(r for r in relations(plan) if link_task(r) == task))
+        return table_way(plan.table[task.table])
+    return relation_way(plan.promise, plan.relation[task.table, task.item])

@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import traceback
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -221,10 +222,11 @@ def report(
     steps = reporter(not quiet)
     with interruptible(out):
         loaded = load(model)
-        with steps.step("read the copy"):
-            copy = read_copy(target, loaded.plan)
-        with steps.step("compare it with the release"):
-            write_report(loaded, copy, out)
+        with ExitStack() as held:
+            with steps.step("read the copy"):
+                copy = held.enter_context(read_copy(target, loaded.plan))
+            with steps.step("compare it with the release"):
+                write_report(loaded, copy, out)
     if as_json:
         say_json({"report": str(out), "bytes": out.stat().st_size})
     else:
@@ -344,8 +346,8 @@ def evaluate(
         require_free_file(out, force=force)
     chosen = Plan.load(plan)
     with interruptible(*([] if out is None else [out])):
-        copy = read_copy(target, chosen)
-        result = library_evaluate(source, copy, chosen, k=k, target=predict, progress=not quiet)
+        with read_copy(target, chosen) as copy:
+            result = library_evaluate(source, copy, chosen, k=k, target=predict, progress=not quiet)
         if out is not None:
             result.to_html(out)
     if as_json:

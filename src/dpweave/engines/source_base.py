@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, final
 from dpweave.errors import DpweaveError, SourceError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     import ibis
     import pyarrow as pa
@@ -175,14 +175,20 @@ class Source(ABC):
             yield from batches
 
     @final
-    def read(self, name: str) -> Iterator[pa.RecordBatch]:
-        """Return all rows of a table in batches, in the model's Arrow types (for public tables, for ``evaluate``)."""
+    def read(self, name: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Return all rows of a table in batches, in the model's Arrow types (for public tables, for ``evaluate``).
+
+        ``columns`` names those that are read; without it, all.
+        """
         import pyarrow as pa
 
         from dpweave.schema.arrow_types import arrow_schema
 
         schema = arrow_schema(self._shown(name))
-        for batch in self.stream(self._expression(name, verbatim=frozenset(schema.names))):
+        rows = self._expression(name, verbatim=frozenset(schema.names))
+        if columns is not None:
+            schema, rows = pa.schema([schema.field(c) for c in columns]), rows.select(*columns)
+        for batch in self.stream(rows):
             yield pa.RecordBatch.from_arrays(
                 [total_cast(a, f.type) for a, f in zip(batch.columns, schema, strict=True)], schema=schema
             )

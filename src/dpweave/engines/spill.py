@@ -31,6 +31,11 @@ class Spool:
         with pa.OSFile(str(self.path)) as file, pa.ipc.open_stream(file) as reader:
             yield from reader
 
+    def mapped(self) -> pa.Table:
+        """The rows as a table over the mapped file, which stays mapped as long as the table is held."""
+        with pa.memory_map(str(self.path)) as file, pa.ipc.open_stream(file) as reader:
+            return reader.read_all()
+
 
 @contextmanager
 def spilled(

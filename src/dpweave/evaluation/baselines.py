@@ -48,7 +48,9 @@ def random_wiring(plan: Plan, coded: CodedDatabase, rng: np.random.Generator) ->
         if plan.database[table].is_unique(key.columns) or not targets:
             made[table, name] = rng.permutation(links)
         else:
-            made[table, name] = np.where(rng.permutation(links) >= 0, rng.integers(0, targets, len(links)), -1)
+            made[table, name] = np.where(
+                rng.permutation(links) >= 0, rng.integers(0, targets, len(links), dtype=links.dtype), -1
+            )
     return _rewired(plan, coded, made)
 
 

@@ -142,8 +142,7 @@ def _gathered(databases: Mapping[str, CodedDatabase], base: str, attributes: Seq
     out: Sample = {}
     for name, database in databases.items():
         codes, _ = database.columns(base, attributes)
-        small = [np.min_scalar_type(max(database.size(base, a) - 1, 0)) for a in attributes]
-        out[name] = {a: c.astype(t) for a, c, t in zip(attributes, codes, small, strict=True)}
+        out[name] = dict(zip(attributes, codes, strict=True))
     return out
 
 
@@ -224,19 +223,15 @@ def _errors(
 ) -> WorkloadError:
     found: dict[str, list[float]] = {}
     for workload in chosen:
-        names = list(sample)
-        cells, width = distances.cell_numbers(
-            [[sample[n][a] for a in workload] for n in names], [sizes[a] for a in workload]
-        )
-        shares = {n: distances.frequencies(c, width) for n, c in zip(names, cells, strict=True)}
-        truth = shares.pop(REAL)
-        draws = len(sample[SYNTHETIC][workload[0]])
-        if draws:
-            shares[RESAMPLED] = rng.multinomial(draws, truth / truth.sum()) / draws
-        for name, share in shares.items():
+        names = [REAL, *(n for n in sample if n != REAL)]
+        shares = distances.shares([[sample[n][a] for a in workload] for n in names], [sizes[a] for a in workload])
+        truth = next(shares)
+        for name, share in zip(names[1:], shares, strict=True):
             found.setdefault(name, []).append(100 * distances.l1_distance(truth, share))
-        if not draws:  # as many real rows as the copy has are none
-            found.setdefault(RESAMPLED, []).append(math.nan)
+        draws = len(sample[SYNTHETIC][workload[0]])  # as many real rows as the copy has may be none
+        resampled = rng.multinomial(draws, truth / truth.sum()) / draws if draws else None
+        least = math.nan if resampled is None else 100 * distances.l1_distance(truth, resampled)
+        found.setdefault(RESAMPLED, []).append(least)
     return WorkloadError(
         scope,
         where,
@@ -254,14 +249,14 @@ def degree_distances(plan: Plan, real: CodedDatabase, rivals: Mapping[str, Coded
     for table, name in real.links:
         if table in plan.public:
             continue
-        true, links = real.degrees(table, name), (real.links[table, name] >= 0).astype(np.int64)
+        true, links = real.degrees(table, name), (real.links[table, name] >= 0).astype(np.uint8)
         shown = {n: r for n, r in rivals.items() if n != INDEPENDENT}
         out.append(
             DegreeDistance(
                 f"{table}.{name} → {plan.database[table].key[name].target}",
                 {n: distances.ks_distance(true, r.degrees(table, name)) for n, r in shown.items()},
                 {
-                    n: distances.ks_distance(links, (r.links[table, name] >= 0).astype(np.int64))
+                    n: distances.ks_distance(links, (r.links[table, name] >= 0).astype(np.uint8))
                     for n, r in shown.items()
                 },
                 float(true.mean()) if len(true) else 0.0,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from itertools import combinations
-from math import comb
+from math import comb, prod
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from dpweave.arrays import FloatArray, IntArray
 
@@ -38,6 +38,23 @@ def cell_numbers(columns: Sequence[Sequence[IntArray]], sizes: Sequence[int]) ->
     return np.split(flat, ends), width
 
 
+def shares(columns: Sequence[Sequence[IntArray]], sizes: Sequence[int]) -> Iterator[FloatArray]:
+    """Share of rows in each cell, one database after the other, by the same cells for all of them."""
+    if prod(sizes) <= DENSE_CELLS:
+        yield from (frequencies(_numbered(database, sizes), prod(sizes)) for database in columns)
+        return
+    cells, width = cell_numbers(columns, sizes)
+    yield from (frequencies(c, width) for c in cells)
+
+
+def _numbered(columns: Sequence[IntArray], sizes: Sequence[int]) -> IntArray:
+    flat = np.zeros(len(columns[0]), dtype=np.int64)
+    for codes, size in zip(columns, sizes, strict=True):
+        flat *= size
+        flat += codes
+    return flat
+
+
 def frequencies(cells: IntArray, width: int) -> FloatArray:
     """Share of rows in each cell; all zero where there are no rows."""
     counts = np.bincount(cells, minlength=width).astype(np.float64)
@@ -59,9 +76,12 @@ def ks_distance(a: IntArray, b: IntArray) -> float:
     """
     if not len(a) or not len(b):
         return 0.0 if len(a) == len(b) else 1.0
-    points = np.union1d(a, b)
-    below = [np.searchsorted(np.sort(x), points, side="right") / len(x) for x in (a, b)]
-    return float(np.abs(below[0] - below[1]).max())
+    counted = [np.unique(x, return_counts=True) for x in (a, b)]
+    points = np.union1d(counted[0][0], counted[1][0])
+    rises = np.zeros((2, len(points)))
+    for i, (values, counts) in enumerate(counted):
+        rises[i, np.searchsorted(points, values)] = counts / counts.sum()
+    return float(np.abs(np.cumsum(rises[0] - rises[1])).max())
 
 
 def standardised_residuals(joint: FloatArray) -> FloatArray:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpweave.engines.stored_tables import StoredTables
 from dpweave.errors import UsageError, nearest
 from dpweave.evaluation.baselines import (
     INDEPENDENT,
@@ -88,18 +89,23 @@ def evaluate(
     to be learned are read off the real rows, which is fine here and nowhere else.
     """
     from dpweave.engines.opening import open_source
+    from dpweave.evaluation.learners import MOST_SDMETRICS_ROWS, closest_records, scores
 
     if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= 6:
         raise UsageError(f"k must be a whole number from 1 to 6, not {k!r}")
     steps = reporter(progress)
-    with steps.step("read the real tables"), open_source(source) as opened:
+    with open_source(source) as opened:
         plan.require(opened.catalogue)
         opened.declare(plan.database)
-        real_tables = {name: opened.whole(name) for name in plan.database.names}
-    plan = resolved(plan, real_tables)
-    goal = _target(plan, target)
+        stored = StoredTables(opened, plan.database)
+        with steps.step("read the real tables"):
+            plan = resolved(plan, stored)
+            goal = _target(plan, target)
+            real = encode(plan, stored)
+        small = learners and sum(real.rows.values()) <= MOST_SDMETRICS_ROWS
+        real_tables = dict(stored) if small else None
     rng = np.random.default_rng(seed)
-    real, copy = encode(plan, real_tables), encode(plan, db)
+    copy = encode(plan, db)
     rivals = {
         SYNTHETIC: copy,
         SHUFFLED: shuffled_keys(plan, copy, rng),
@@ -125,8 +131,6 @@ def evaluate(
             pairs, kept = associated(crossing, real, rivals, rng=rng)
             retentions.append(kept)
             associations += pairs
-    from dpweave.evaluation.learners import closest_records, scores
-
     with steps.step("distances to the closest record"):
         extra = closest_records(plan, real, rivals, rng)
     if learners:
@@ -165,9 +169,13 @@ def resolved(plan: Plan, tables: Mapping[str, pa.Table]) -> Plan:
     for table in plan.tables:
         for column in table.columns:
             if isinstance(column.domain, Learn):
-                domain = _domain_of(column.column, tables[table.name][column.name], bins=column.domain.bins)
+                domain = _domain_of(column.column, _values(tables, table.name, column.name), bins=column.domain.bins)
                 plan = plan.replace_domain(table.name, column.name, domain)
     return plan
+
+
+def _values(tables: Mapping[str, pa.Table], table: str, column: str) -> pa.ChunkedArray:
+    return (tables.some_columns(table, [column]) if isinstance(tables, StoredTables) else tables[table])[column]
 
 
 def _domain_of(column: Column, values: pa.ChunkedArray, *, bins: int) -> Domain:

@@ -34,7 +34,7 @@ def scores(
     real: CodedDatabase,
     rivals: Mapping[str, CodedDatabase],
     *,
-    real_tables: Mapping[str, pa.Table],
+    real_tables: Mapping[str, pa.Table] | None,
     db: Mapping[str, pa.Table],
     target: tuple[str, str] | None,
     rng: np.random.Generator,
@@ -62,8 +62,13 @@ def scores(
 # -- joined rows as features -------------------------------------------------------------------------------------------
 
 
-def features(plan: Plan, coded: CodedDatabase, table: str, *, without: str | None = None) -> IntArray:
-    """Rows of a table with the columns of their parents and grandparents and the numbers of rows that lead to them."""
+def features(
+    plan: Plan, coded: CodedDatabase, table: str, rows: IntArray | None = None, *, without: str | None = None
+) -> IntArray:
+    """Rows of a table, or some of them, with the columns of their parents and grandparents and the numbers of rows
+    that lead to them.
+    """
+    rows = np.arange(coded.rows[table]) if rows is None else rows
     paths: list[tuple[str, ...]] = [()]
     for key in plan.database[table].foreign_keys:
         paths.append((key.name,))
@@ -71,23 +76,24 @@ def features(plan: Plan, coded: CodedDatabase, table: str, *, without: str | Non
     found: list[IntArray] = []
     for path in paths:
         end = plan.promise.graph.walk(table, path)
-        at = coded.position(table, path)
+        at = coded.position(table, path)[rows]
         columns = [c for c in usable_columns(plan, end) if path or c != without]
         counted = [(t.name, k.name) for t, k in plan.promise.graph.incoming(end) if t.name not in plan.public]
         found += [_at(coded.codes[end, column], at) for column in columns]
         found += [_at(coded.degrees(child, key), at) for child, key in counted]
     if not found:
-        return np.zeros((coded.rows[table], 0), dtype=np.int64)
+        return np.zeros((len(rows), 0), dtype=np.int64)
     return np.stack(found, axis=1)
 
 
 def _at(values: IntArray, at: IntArray) -> IntArray:
     padded = values if len(values) else np.zeros(1, dtype=np.int64)
-    return np.where(at >= 0, padded[np.maximum(at, 0)], -1)
+    return np.where(at >= 0, padded[np.maximum(at, 0)].astype(np.int64), -1)
 
 
-def _some(rows: IntArray, most: int, rng: np.random.Generator) -> IntArray:
-    return rows[rng.permutation(len(rows))[:most]]
+def _some(rows: int, most: int, rng: np.random.Generator) -> IntArray:
+    """Numbers of at most so many rows, in any order."""
+    return rng.permutation(rows)[:most]
 
 
 def detection(
@@ -98,10 +104,13 @@ def detection(
     for table in plan.database.names:
         if table in plan.public:
             continue
-        true = features(plan, real, table)
+        true = features(plan, real, table, _some(real.rows[table], 2 * MOST_ROWS, rng))
         if len(true) < 40 or not true.shape[1]:
             continue
-        value = {n: told_apart(true, features(plan, r, table), rng) for n, r in rivals.items()}
+        value = {
+            n: told_apart(true, features(plan, r, table, _some(r.rows[table], MOST_ROWS, rng)), rng)
+            for n, r in rivals.items()
+        }
         half = rng.permutation(len(true))
         value[REAL] = told_apart(true[half[::2]], true[half[1::2]], rng)
         meaning = "area under the ROC curve of a classifier on held-out rows: 0.5 cannot tell, 1 always can"
@@ -118,7 +127,7 @@ def told_apart(a: IntArray, b: IntArray, rng: np.random.Generator) -> float:
     count = min(len(a), len(b), MOST_ROWS)
     if count < 20:
         return float("nan")
-    rows = np.concatenate([_some(a, count, rng), _some(b, count, rng)]).astype(np.float64)
+    rows = np.concatenate([x[_some(len(x), count, rng)] for x in (a, b)]).astype(np.float64)
     mark = np.repeat([0, 1], count)
     order = rng.permutation(2 * count)
     train, test = order[: int(1.4 * count)], order[int(1.4 * count) :]
@@ -140,15 +149,14 @@ def prediction(
     table, column = target
     order = rng.permutation(real.rows[table])
     held = order[: min(len(order) // 3, MOST_ROWS)]
-    rows, truth = features(plan, real, table, without=column), real.codes[target]
-    value = {}
-    for name, database in rivals.items():
-        value[name] = _accuracy(
-            features(plan, database, table, without=column), database.codes[target], rows[held], truth[held], rng
-        )
-    rest = order[len(held) :]
-    value[REAL] = _accuracy(rows[rest], truth[rest], rows[held], truth[held], rng)
-    common = np.bincount(truth[held]).max() / max(len(held), 1) if len(held) else float("nan")
+    test, answer = features(plan, real, table, held, without=column), real.codes[target][held]
+    seen = {n: (r, _some(r.rows[table], 2 * MOST_ROWS, rng)) for n, r in rivals.items()}
+    seen[REAL] = real, order[len(held) :][: 2 * MOST_ROWS]
+    value = {
+        n: _accuracy(features(plan, r, table, rows, without=column), r.codes[target][rows], test, answer)
+        for n, (r, rows) in seen.items()
+    }
+    common = np.bincount(answer).max() / max(len(held), 1) if len(held) else float("nan")
     value["commonest value"] = float(common)
     return Score(
         "train on synthetic, test on real",
@@ -158,48 +166,47 @@ def prediction(
     )
 
 
-def _accuracy(rows: IntArray, truth: IntArray, test: IntArray, answer: IntArray, rng: np.random.Generator) -> float:
+def _accuracy(rows: IntArray, truth: IntArray, test: IntArray, answer: IntArray) -> float:
     from sklearn.ensemble import HistGradientBoostingClassifier
     from threadpoolctl import threadpool_limits
 
-    chosen = rng.permutation(len(rows))[: 2 * MOST_ROWS]
-    if not len(chosen) or not len(test) or not rows.shape[1]:
+    if not len(rows) or not len(test) or not rows.shape[1]:
         return float("nan")
-    if len(np.unique(truth[chosen])) == 1:
-        return float((answer == truth[chosen][0]).mean())
+    if len(np.unique(truth)) == 1:
+        return float((answer == truth[0]).mean())
     with threadpool_limits(limits=1):
         learner = HistGradientBoostingClassifier(max_iter=60, random_state=0)
-        learner.fit(rows[chosen].astype(np.float64), truth[chosen])
+        learner.fit(rows.astype(np.float64), truth)
         return float((learner.predict(test.astype(np.float64)) == answer).mean())
 
 
 # -- closeness ---------------------------------------------------------------------------------------------------------
 
 
-def entities(plan: Plan, coded: CodedDatabase, table: str) -> IntArray:
-    """One row for every protected row: its own codes, and for each table it owns
+def entities(plan: Plan, coded: CodedDatabase, table: str, rows: IntArray) -> IntArray:
+    """One row for each of some protected rows: its own codes, and for each table it owns
     directly the commonest code of each column.
     """
-    found = [coded.codes[table, c] for c in usable_columns(plan, table)]
+    found = [coded.codes[table, c][rows].astype(np.int64) for c in usable_columns(plan, table)]
     for child, key in plan.promise.owning.items():
         if plan.database[child].key[key].target != table or child == table:
             continue
-        found.append(coded.degrees(child, key))
+        found.append(coded.degrees(child, key)[rows])
         owner = coded.links[child, key]
         for column in usable_columns(plan, child):
             size = coded.sizes[child, column]
-            found.append(_commonest(owner, coded.codes[child, column], coded.rows[table], size))
+            found.append(_commonest(owner, coded.codes[child, column], coded.rows[table], size)[rows])
     if not found:
-        return np.zeros((coded.rows[table], 0), dtype=np.int64)
+        return np.zeros((len(rows), 0), dtype=np.int64)
     return np.stack(found, axis=1)
 
 
 def _commonest(owner: IntArray, codes: IntArray, owners: int, size: int) -> IntArray:
     """Commonest code among the rows of each owner (the smallest of several), or -1 where there are none."""
-    cell, count = np.unique(owner[owner >= 0] * size + codes[owner >= 0], return_counts=True)
+    cell, count = np.unique(owner[owner >= 0].astype(np.int64) * size + codes[owner >= 0], return_counts=True)
     best = np.full(owners, -1, dtype=np.int64)
-    for i in np.argsort(count, kind="stable"):  # commoner ones later, so that they stay
-        best[cell[i] // size] = cell[i] % size
+    order = np.lexsort((-cell, count))  # the last one assigned stays: the commonest, of those the smallest
+    best[cell[order] // size] = cell[order] % size
     return best
 
 
@@ -209,13 +216,15 @@ def closest_records(
     """How near synthetic entities come to real ones, next to how near real ones come to each other."""
     out = []
     for table in plan.protect:
-        true, made = entities(plan, real, table), entities(plan, rivals[SYNTHETIC], table)
-        other = entities(plan, rivals[INDEPENDENT], table)
-        if len(true) < 4 or not len(made) or not true.shape[1]:
+        order = rng.permutation(real.rows[table])
+        known = entities(plan, real, table, order[::2][: 10 * MOST_UNITS])
+        samples = {
+            n: entities(plan, rivals[n], table, _some(rivals[n].rows[table], MOST_UNITS, rng))
+            for n in (SYNTHETIC, INDEPENDENT)
+        }
+        samples[REAL] = entities(plan, real, table, order[1::2][:MOST_UNITS])
+        if real.rows[table] < 4 or not len(samples[SYNTHETIC]) or not known.shape[1]:
             continue
-        order = rng.permutation(len(true))
-        known, held = true[order[::2]][: 10 * MOST_UNITS], _some(true[order[1::2]], MOST_UNITS, rng)
-        samples = {SYNTHETIC: _some(made, MOST_UNITS, rng), INDEPENDENT: _some(other, MOST_UNITS, rng), REAL: held}
         nearest = {n: closest(x, known) for n, x in samples.items()}
         out.append(
             Score(
@@ -250,12 +259,11 @@ def closest(rows: IntArray, among: IntArray) -> FloatArray:
 
 
 def sdmetrics_quality(
-    plan: Plan, real: Mapping[str, pa.Table], db: Mapping[str, pa.Table], rng: np.random.Generator
+    plan: Plan, real: Mapping[str, pa.Table] | None, db: Mapping[str, pa.Table], rng: np.random.Generator
 ) -> tuple[list[Score], list[str]]:
     """The multi-table quality report of SDMetrics, which knows keys of one column only, also for random wiring."""
-    rows = sum(t.num_rows for t in real.values())
-    if rows > MOST_SDMETRICS_ROWS:
-        return [], [f"the SDMetrics quality report was left out: {rows:,} rows are more than {MOST_SDMETRICS_ROWS:,}"]
+    if real is None:
+        return [], [f"the SDMetrics quality report was left out: more than {MOST_SDMETRICS_ROWS:,} rows"]
     names = [n for n in plan.database.names if n not in plan.public]
     metadata, notes = sdmetrics_metadata(plan, names)
     with warnings.catch_warnings():

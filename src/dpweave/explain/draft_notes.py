@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from dpweave.explain.explanation_text import short
 from dpweave.plan.drafting import looks_like_a_key, owned_by, propose_protect, proposed_placeholder, sounds_like_people
-from dpweave.plan.relations import has_cheap_bound
 from dpweave.plan.toml_text import Comments, plan_text
 from dpweave.schema.domain import Opaque
 
@@ -284,7 +283,7 @@ def said_of_bare_rows(table: str, key: KeyPlan) -> str:
 def _price_of_bound(plan: Plan, table: str, key: KeyPlan) -> str:
     if plan.promise.graph.kind(table, key.key) == "one-to-one":
         return "The key is unique, so 1 hides nothing."
-    if has_cheap_bound(plan, table):
+    if plan.compile().table[table].has_cheap_bound:
         return (
             "In files, data frames, DuckDB and SQLite a high bound costs little: take one that hides next to nothing."
             " On a server noise grows in proportion to it."

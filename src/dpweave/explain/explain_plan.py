@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpweave.budget.allocation import Allocation, allocate, declared_costs
-from dpweave.budget.priorities import many, moved, seen_codes, varying
+from dpweave.budget.priorities import many, moved
 from dpweave.budget.tasks import (
     Task,
     favoured,
     is_category,
-    is_learned,
-    link_method,
     link_task,
     serving,
     task_view,
@@ -44,13 +42,6 @@ from dpweave.plan.explanation import (
     Spending,
     TableOutlook,
 )
-from dpweave.plan.relations import (
-    degree_codecs,
-    derived_codecs,
-    has_cheap_bound,
-    measured_columns,
-    relations,
-)
 from dpweave.privacy.accounting import gaussian_sigma, split
 from dpweave.privacy.certificate import Guarantee, said_together, statement
 from dpweave.privacy.sensitivity import belonging, movement, units_of, weighed
@@ -61,6 +52,7 @@ from dpweave.tables.learned_ranges import LOOK, rows_needed
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from dpweave.plan.compiled import CompiledPlan, CompiledTable
     from dpweave.plan.entries import TablePlan
     from dpweave.plan.plan import Plan
     from dpweave.plan.relations import Relation as LinkedRelation
@@ -76,10 +68,10 @@ DROWNED = 0.1
 def explain(plan: Plan, *, epsilon: float, delta: float) -> Explanation:
     """Work out what ``plan`` promises and what a fit at (epsilon, delta) can be expected to give."""
     allocation = allocate(plan, epsilon=epsilon, delta=delta)
-    promise = plan.promise
+    promise, compiled = plan.promise, plan.compile()
     budget = _spendings(plan, allocation)
-    learned = _learnings(plan, allocation)
-    tables = tuple(_outlook(plan, name, allocation) for name in promise.private)
+    learned = _learnings(compiled, allocation)
+    tables = tuple(_outlook(compiled, name, allocation) for name in promise.private)
     holdings = tuple(
         Holding(unit, table, rows)
         for unit in promise.protected
@@ -87,11 +79,11 @@ def explain(plan: Plan, *, epsilon: float, delta: float) -> Explanation:
         if (rows := belonging(promise, unit, table))
     )
     keys = tuple(
-        KeyOutlook(name, k.key.name, k.key.target, k.role, k.max_degree, _method(plan, name, k.key.name))
+        KeyOutlook(name, k.key.name, k.key.target, k.role, k.max_degree, _method(compiled, name, k.key.name))
         for name in promise.private
         for k in plan.table[name].keys
     )
-    workloads = tuple(_served(plan, allocation))
+    workloads = tuple(_served(compiled, allocation))
     found = Explanation(
         epsilon=epsilon,
         delta=delta,
@@ -106,12 +98,12 @@ def explain(plan: Plan, *, epsilon: float, delta: float) -> Explanation:
         relations=keys,
         learned=learned,
         k=plan.k,
-        largest_marginal=_largest_marginal(plan),
-        forecast=forecast(plan, allocation, {t.table: t.mechanism for t in tables}),
+        largest_marginal=_largest_marginal(compiled),
+        forecast=forecast(compiled, allocation, {t.table: t.mechanism for t in tables}),
         workloads=workloads,
         warnings=(
             *_find_warnings(plan, budget, holdings, learned, workloads, epsilon=epsilon, delta=delta),
-            *_unserved(plan, tables),
+            *_unserved(compiled, tables),
         ),
         verdict=foretold(plan, allocation, epsilon=epsilon, tables=partial(_judged, plan, delta)),
     )
@@ -124,11 +116,13 @@ def explain(plan: Plan, *, epsilon: float, delta: float) -> Explanation:
 def _judged(plan: Plan, delta: float, epsilon: float) -> list[Judged]:
     """What private tables should be worth at (epsilon, delta)."""
     allocation = allocate(plan, epsilon=epsilon, delta=delta)
-    budget, learned = _spendings(plan, allocation), _learnings(plan, allocation)
-    return [foretold_table(plan, name, budget, learned) for name in plan.promise.private]
+    compiled = plan.compile()
+    budget, learned = _spendings(plan, allocation), _learnings(compiled, allocation)
+    return [foretold_table(compiled.table[name], budget, learned) for name in plan.promise.private]
 
 
 def _spendings(plan: Plan, allocation: Allocation) -> tuple[Spending, ...]:
+    compiled = plan.compile()
     elsewhere = tuple(
         Spending(f"external:{name}", "external", name, "", rho, rho / allocation.rho, tuple(cost.rho), None)
         for name, cost in declared_costs(plan).items()
@@ -142,14 +136,14 @@ def _spendings(plan: Plan, allocation: Allocation) -> tuple[Spending, ...]:
             task.item,
             rho,
             rho / allocation.rho,
-            touched(plan, task),
-            _sigma(plan, task, rho),
+            touched(compiled, task),
+            _sigma(compiled, task, rho),
         )
         for task, rho in allocation.tasks.items()
     )
 
 
-def _sigma(plan: Plan, task: Task, rho: float) -> float | None:
+def _sigma(plan: CompiledPlan, task: Task, rho: float) -> float | None:
     """Noise of a task's counts; links choose what they measure, so nothing is known of theirs beforehand."""
     if task.group == "domains" and parse_degree(task.item):
         return gaussian_sigma(_worst_l2(plan, task), rho)
@@ -158,17 +152,18 @@ def _sigma(plan: Plan, task: Task, rho: float) -> float | None:
         case "links":
             return None
         case "tables":
-            rho = rho / len(measured_columns(plan, task.table))
+            rho = rho / len(plan.table[task.table].measured_columns)
         case "domains" if is_category(plan, task):
             of = weighed(plan.promise, task.table)
             l2 = max(of.l2.values()) / of.length
         case "domains":
-            rho = _quantile_share(plan, task, rho)
-            l2 = min(l2, many(plan, task.table)) if table_way(plan, task.table) is Way.CENTRED else l2
+            rho = _quantile_share(plan.table[task.table].planned, task.item, rho)
+            table = plan.table[task.table]
+            l2 = min(l2, many(table)) if table_way(table) is Way.CENTRED else l2
     return gaussian_sigma(l2, rho)
 
 
-def _served(plan: Plan, allocation: Allocation) -> Iterable[ServedWorkload]:
+def _served(plan: CompiledPlan, allocation: Allocation) -> Iterable[ServedWorkload]:
     for workload, task in serving(plan):
         if task is None:
             continue
@@ -176,22 +171,22 @@ def _served(plan: Plan, allocation: Allocation) -> Iterable[ServedWorkload]:
         part = weight / (1 + sum(favoured(plan, task).values()))
         view = task_view(plan, task)
         l2 = moved(plan, view, workload.names, way=task_way(plan, task))
-        cells = math.prod(seen_codes(plan, workload.base, a, view.linked) for a in workload.attributes)
+        cells = math.prod(plan.seen_codes(workload.base, a, view.linked) for a in workload.attributes)
         sigma = gaussian_sigma(l2, part * allocation.tasks[task])
-        relation = next((r for r in relations(plan) if link_task(r) == task), None)
-        if relation is not None and relation_way(plan, relation) is Way.CODED:
+        relation = plan.relation.get((task.table, task.item)) if task.group == "links" else None
+        if relation is not None and relation_way(plan.promise, relation) is Way.CODED:
             sigma = _coded_noise(plan, relation, workload.names, rho=allocation.tasks[task])
         yield ServedWorkload(workload.declared.columns, weight, task.name, cells, sigma)
 
 
-def _coded_noise(plan: Plan, relation: LinkedRelation, names: Sequence[str], *, rho: float) -> float:
+def _coded_noise(plan: CompiledPlan, relation: LinkedRelation, names: Sequence[str], *, rho: float) -> float:
     """Noise of a count over ``names`` in the question that serves all workloads with
     these left columns, if values are evenly spread.
     """
     units = units_of(plan.promise, relation.view)
     assert units is not None, "only rows of units are counted so"
     weights = favoured(plan, link_task(relation))
-    left, right = ({c: even_margin(n) for c, n in side.items()} for side in varying(plan, relation))
+    left, right = ({c: even_margin(n) for c, n in side.items()} for side in relation.varying)
     own = tuple(c for c in names if c in left)
     wanted = tuple(c for c in right if c in names)
     alike = {columns: w for columns, w in weights.items() if {c for c in columns if c in left} == set(own)}
@@ -202,7 +197,7 @@ def _coded_noise(plan: Plan, relation: LinkedRelation, names: Sequence[str], *, 
     return float(np.mean(asked) if asked else noise.max())
 
 
-def _unserved(plan: Plan, tables: Sequence[TableOutlook]) -> Iterable[str]:
+def _unserved(plan: CompiledPlan, tables: Sequence[TableOutlook]) -> Iterable[str]:
     """Warn of workloads within a table whose mechanism looks at no two columns together."""
     alone = {Task("tables", t.table) for t in tables if t.mechanism == "independent"}
     for workload, task in serving(plan):
@@ -213,14 +208,14 @@ def _unserved(plan: Plan, tables: Sequence[TableOutlook]) -> Iterable[str]:
             )
 
 
-def _quantile_share(plan: Plan, task: Task, rho: float) -> float:
+def _quantile_share(table: TablePlan, column: str, rho: float) -> float:
     """What quantiles get of a task that learns bins: what one look leaves where the range has to be found first."""
-    domain = plan.table[task.table].column[task.item].domain
+    domain = table.column[column].domain
     declared = isinstance(domain, Learn) and domain.low is not None and domain.high is not None
     return rho if declared else split(rho, LOOK)[1]
 
 
-def _worst_l2(plan: Plan, task: Task, *, ordinary: bool = True) -> float:
+def _worst_l2(plan: CompiledPlan, task: Task, *, ordinary: bool = True) -> float:
     """What noise has to hide at most in the counts over one column of a task's view, or in its number of rows.
 
     Whether a linking key is null moves further than what a row says itself; ``ordinary`` leaves such columns out.
@@ -230,7 +225,7 @@ def _worst_l2(plan: Plan, task: Task, *, ordinary: bool = True) -> float:
     kept = [name for name in names if not parse_presence(name)] if ordinary else names
     single: list[tuple[str, ...]] = [(name,) for name in kept or names] or [()]
     if task.group == "tables":
-        return max(moved(plan, view, columns, way=table_way(plan, task.table)) for columns in single)
+        return max(moved(plan, view, columns, way=table_way(plan.table[task.table])) for columns in single)
     return max(movement(plan.promise, view, columns, unit).l2 for unit in plan.promise.protected for columns in single)
 
 
@@ -242,7 +237,7 @@ def _threshold(delta: float, sigma: float, alone: tuple[tuple[int, int], ...]) -
     return max(threshold_for(delta, sigma, l0=n, linf=weight) for n, weight in alone)
 
 
-def _learnings(plan: Plan, allocation: Allocation) -> tuple[Learned, ...]:
+def _learnings(plan: CompiledPlan, allocation: Allocation) -> tuple[Learned, ...]:
     found = []
     for task, rho in allocation.tasks.items():
         if task.group != "domains":
@@ -257,29 +252,30 @@ def _learnings(plan: Plan, allocation: Allocation) -> tuple[Learned, ...]:
         elif counted := parse_degree(task.item):
             found.append(Learned(f"{counted[0]} per row of {task.table}", "degrees", rho, 0.0, sigma, None))
         else:
-            column = plan.table[task.table].column[task.item]
+            column = plan.table[task.table].planned.column[task.item]
             assert isinstance(column.domain, Learn)
-            whole = sigma * math.sqrt(_quantile_share(plan, task, rho) / rho)
+            whole = sigma * math.sqrt(_quantile_share(plan.table[task.table].planned, task.item, rho) / rho)
             needed = math.ceil(rows_needed(column.column.type, column.domain, whole))
             found.append(Learned(name, "bins", rho, 0.0, sigma, needed))
     return tuple(found)
 
 
-def _outlook(plan: Plan, name: str, allocation: Allocation) -> TableOutlook:
-    table = plan.table[name]
+def _outlook(plan: CompiledPlan, name: str, allocation: Allocation) -> TableOutlook:
+    compiled = plan.table[name]
+    table = compiled.planned
     mechanism, why = _mechanism(plan, table, allocation)
     chain = plan.promise.chain(name)
     role = (
         "protected" if not chain else f"owned by {plan.promise.root(name)} through {', '.join(key for _, key in chain)}"
     )
-    shape = _shape(plan, name)
+    shape = _shape(compiled)
     return TableOutlook(
         table=name,
         role=role,
         mechanism=mechanism,
         why=why,
         modelled=tuple(c.name for c in table.modelled if not isinstance(c.domain, Opaque)),
-        degrees=tuple(c for d in degree_codecs(plan, name) if (c := _child(d))),
+        degrees=tuple(c for d in compiled.degree_codecs if (c := _child(d))),
         made_up=tuple(c.name for c in table.columns if _is_made_up(table, c.name)),
         nulls=tuple(c.name for c in table.modelled if isinstance(c.domain, Opaque)),
         cells=None if shape is None else sum(shape.values()),
@@ -298,10 +294,10 @@ def _is_made_up(table: TablePlan, name: str) -> bool:
     return name not in wired and (domain is None or isinstance(domain, Opaque))
 
 
-def _mechanism(plan: Plan, table: TablePlan, allocation: Allocation) -> tuple[str, str]:
+def _mechanism(plan: CompiledPlan, table: TablePlan, allocation: Allocation) -> tuple[str, str]:
     from dpweave.tables.auto import choose
 
-    shape = _shape(plan, table.name)
+    shape = _shape(plan.table[table.name])
     task = Task("tables", table.name)
     if table.external is not None:
         return "external", f"made elsewhere for {table.external} as declared, which nobody checks here"
@@ -315,28 +311,28 @@ def _mechanism(plan: Plan, table: TablePlan, allocation: Allocation) -> tuple[st
     return chosen, why.removeprefix(f"{chosen}, ").rstrip(".")
 
 
-def _method(plan: Plan, table: str, key: str) -> str:
+def _method(plan: CompiledPlan, table: str, key: str) -> str:
     """Return how a key's links are made; both keys of a pure junction are one relation."""
-    for relation in relations(plan):
+    for relation in plan.relations:
         if relation.table == table and key in (relation.key, relation.joint):
-            return link_method(plan, table, relation.key) if is_learned(plan, relation) else "random"
+            return relation.method if relation.is_learned else "random"
     return "random"
 
 
-def _shape(plan: Plan, name: str) -> dict[str, int] | None:
+def _shape(table: CompiledTable) -> dict[str, int] | None:
     """Numbers of codes of the columns a table's model sees, or None where one is still to be learned."""
     found = {}
-    for column in plan.table[name].modelled:
+    for column in table.planned.modelled:
         if column.domain is None or isinstance(column.domain, Learn):
             return None
         found[column.name] = size(column.domain, nullable=column.column.nullable)
-    return found | {column: codec.size for column, codec in derived_codecs(plan, name).items()}
+    return found | {column: codec.size for column, codec in table.derived_codecs.items()}
 
 
-def _largest_marginal(plan: Plan) -> int | None:
+def _largest_marginal(plan: CompiledPlan) -> int | None:
     largest = 1
     for name in plan.promise.private:
-        shape = _shape(plan, name)
+        shape = _shape(plan.table[name])
         if shape is None:
             return None
         largest = max(largest, math.prod(sorted(shape.values())[-plan.k :]))
@@ -391,7 +387,7 @@ def _find_warnings(
     for h in holdings:
         if h.rows >= GENEROUS_ROWS and h.table != h.unit:
             where = ""
-            if has_cheap_bound(plan, h.table):
+            if plan.compile().table[h.table].has_cheap_bound:
                 where = (
                     " on a server, in links between private rows and in learned categories. Elsewhere such a bound"
                     " costs little, and one that hides next to nothing is best"

@@ -6,10 +6,9 @@ import math
 import textwrap
 from typing import TYPE_CHECKING
 
-from dpweave.budget.priorities import UNDECLARED_ROWS
-from dpweave.budget.tasks import DEFAULT_METHOD
 from dpweave.links.popularity import SHARE
 from dpweave.measure.expected_error import COARSE, USEFUL
+from dpweave.plan.compiled import DEFAULT_METHOD, UNDECLARED_ROWS
 from dpweave.privacy.certificate import said_of_sizes
 from dpweave.schema.domain import parse_repetition
 

@@ -15,13 +15,12 @@ import math
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from dpweave.budget.priorities import codes, moved, seen_rows, varying
-from dpweave.budget.tasks import is_learned, link_task
+from dpweave.budget.priorities import moved
+from dpweave.budget.tasks import link_task
 from dpweave.budget.ways_of_counting import relation_way
 from dpweave.links.wiring.wire import SLICE_CELLS, WHOLE_CELLS
 from dpweave.measure.question import Way
 from dpweave.plan.explanation import Forecast, LinkForecast
-from dpweave.plan.relations import model_columns, relations
 from dpweave.privacy.sensitivity import units_of
 
 if TYPE_CHECKING:
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
 
     from dpweave.budget.allocation import Allocation
     from dpweave.measure.cross_workloads import Workload
-    from dpweave.plan.entries import KeyPlan
-    from dpweave.plan.plan import Plan
+    from dpweave.plan.compiled import CompiledKey, CompiledPlan, CompiledTable
     from dpweave.plan.relations import Relation
 
 
@@ -40,14 +38,14 @@ MOST_COLUMNS = 14
 """Relations with more columns are foretold from pairs alone, which is quick."""
 
 
-def forecast(plan: Plan, allocation: Allocation, mechanisms: Mapping[str, str]) -> Forecast:
+def forecast(plan: CompiledPlan, allocation: Allocation, mechanisms: Mapping[str, str]) -> Forecast:
     """Foretell a fit of ``plan``; ``mechanisms`` says how each private table is going to be modelled."""
     found = predictions(plan, allocation)
     done = astuple(work(plan, mechanisms, found))
     return Forecast(
         sum(a * b for a, b in zip(done, astuple(SECONDS), strict=True)),
         sum(a * b for a, b in zip(done, astuple(BYTES), strict=True)),
-        tuple(n for n in plan.promise.private if plan.table[n].rows is None),
+        tuple(n for n in plan.promise.private if plan.table[n].planned.rows is None),
         tuple(p.links for p in found.values()),
     )
 
@@ -62,39 +60,40 @@ class Predicted(NamedTuple):
     informed: tuple[Workload, ...]
 
 
-def predictions(plan: Plan, allocation: Allocation, *, bounds: bool = True) -> dict[Relation, Predicted]:
+def predictions(plan: CompiledPlan, allocation: Allocation, *, bounds: bool = True) -> dict[Relation, Predicted]:
     """What is foretold of each relation that is learned; and which bounds would be best, if they are asked for."""
-    return {r: _predicted(plan, allocation, r, bounds=bounds) for r in relations(plan) if is_learned(plan, r)}
+    return {r: _predicted(plan, allocation, r, bounds=bounds) for r in plan.relations if r.is_learned}
 
 
-def _predicted(plan: Plan, allocation: Allocation, relation: Relation, *, bounds: bool) -> Predicted:
+def _predicted(plan: CompiledPlan, allocation: Allocation, relation: Relation, *, bounds: bool) -> Predicted:
     from dpweave.measure.design import predict_error, recommend_degree
 
-    left, right = varying(plan, relation)
-    rows = seen_rows(plan, relation.table)
+    left, right = relation.varying
+    table = plan.table[relation.table]
+    rows = table.seen_rows
     k = plan.k if len(left) + len(right) <= MOST_COLUMNS else 2
     rho = allocation.tasks[link_task(relation)]
-    coded = units_of(plan.promise, relation.view) if relation_way(plan, relation) is Way.CODED else None
+    coded = units_of(plan.promise, relation.view) if relation_way(plan.promise, relation) is Way.CODED else None
     found = predict_error(left, right, k=k, rho=rho, l2=_hidden(plan, relation), links=rows, units=coded)
     best = None
     # Where links are counted by values of public rows, a bound costs next to nothing by itself.
-    owner = _owner(plan, relation) if bounds else None
-    if owner is not None and owner.max_degree and plan.table[relation.table].rows and coded is None:
+    owner = _owner(table) if bounds else None
+    if owner is not None and (most := owner.planned.max_degree) and table.planned.rows and coded is None:
         best = recommend_degree(
             left,
             right,
             k=k,
             rho=rho,
-            rows=seen_rows(plan, owner.key.target),
-            links=float(plan.table[relation.table].rows or 0),
-            l2=lambda bound: _hidden(plan, relation, times=bound / (owner.max_degree or 1)),
+            rows=plan.table[owner.target].seen_rows,
+            links=float(table.planned.rows),
+            l2=lambda bound: _hidden(plan, relation, times=bound / most),
         )
-        if plan.promise.graph.kind(relation.table, owner.key) == "one-to-one":
+        if owner.is_single:
             best = 1  # a unique key has no more
     links = LinkForecast(
         table=relation.table,
         key=relation.key,
-        target=plan.database[relation.table].key[relation.key].target,
+        target=relation.target,
         rows=round(rows),
         k=k,
         at_random=min(100 * found.at_random, WORST),
@@ -105,18 +104,18 @@ def _predicted(plan: Plan, allocation: Allocation, relation: Relation, *, bounds
     return Predicted(links, found.informed)
 
 
-def _hidden(plan: Plan, relation: Relation, *, times: float = 1.0) -> float:
+def _hidden(plan: CompiledPlan, relation: Relation, *, times: float = 1.0) -> float:
     """What noise has to hide of one unit in counts of a relation, if its bounds are ``times`` as high."""
-    left, right = varying(plan, relation)
-    way = relation_way(plan, relation)
+    left, right = relation.varying
+    way = relation_way(plan.promise, relation)
     some = (next(iter(left)), next(iter(right)))
     every = tuple(name for name, _ in relation.view.columns)
     return moved(plan, relation.view, some if way is Way.CENTRED else every, way=way, times=times)
 
 
-def _owner(plan: Plan, relation: Relation) -> KeyPlan | None:
+def _owner(table: CompiledTable) -> CompiledKey | None:
     """Return the owning key of the table whose links these are, where lowering its bound lowers the noise."""
-    return next((k for k in plan.table[relation.table].keys if k.role == "owning"), None)
+    return next((k for k in table.key.values() if k.planned.role == "owning"), None)
 
 
 # -- time and memory ---------------------------------------------------------------------------------------------------
@@ -168,21 +167,22 @@ with the databases of benchmarks/databases.py in view.
 """
 
 
-def work(plan: Plan, mechanisms: Mapping[str, str], found: Mapping[Relation, Predicted]) -> Work:
+def work(plan: CompiledPlan, mechanisms: Mapping[str, str], found: Mapping[Relation, Predicted]) -> Work:
     """Add up what there is to do, ``found`` being what is foretold of each relation."""
     values = tree_cells = rounds = sets = counted = cells = whole = sliced = 0.0
-    for table, mechanism in mechanisms.items():
-        sizes = [codes(plan, table, c) for c in model_columns(plan, table)]
-        values += _rows(plan, table) * (len(plan.table[table].columns) + len(sizes))
+    for name, mechanism in mechanisms.items():
+        table = plan.table[name]
+        sizes = [table.codes(c) for c in table.model_columns]
+        values += _rows(table) * (len(table.planned.columns) + len(sizes))
         pairs = len(sizes) * (len(sizes) - 1) / 2
         if mechanism in ("mst", "woven"):
             tree_cells += (sum(sizes) ** 2 - sum(s * s for s in sizes)) / 2
         elif mechanism in ("aim", "auto"):
             rounds += len(sizes) * pairs
     for relation, (_, components) in found.items():
-        left, right = varying(plan, relation)
-        links, target = _rows(plan, relation.table), plan.database[relation.table].key[relation.key].target
-        others = _rows(plan, target) if target in plan.promise.private else UNSEEN_TYPES
+        left, right = relation.varying
+        links, target = _rows(plan.table[relation.table]), relation.target
+        others = _rows(plan.table[target]) if target in plan.promise.private else UNSEEN_TYPES
         types = min(math.prod(left.values()), links), min(math.prod(right.values()), others)
         size = {**left, **right}
         sets += len(left) * len(right)
@@ -195,7 +195,7 @@ def work(plan: Plan, mechanisms: Mapping[str, str], found: Mapping[Relation, Pre
     return Work(1.0, values, tree_cells, rounds, sets, counted, cells, whole, sliced, float(sliced > 0))
 
 
-def _rows(plan: Plan, table: str) -> float:
+def _rows(table: CompiledTable) -> float:
     """Rows of a private table: declared, or guessed."""
-    declared = plan.table[table].rows
-    return seen_rows(plan, table) if declared is None else float(declared)
+    declared = table.planned.rows
+    return table.seen_rows if declared is None else float(declared)

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpweave.budget.allocation import allocate
-from dpweave.budget.priorities import UNKNOWN_CATEGORIES, codes, seen_rows, varying
 from dpweave.errors import DpweaveError
 from dpweave.explain.forecast import predictions
 from dpweave.measure.expected_error import COARSE, USEFUL, noise_error, word
+from dpweave.plan.compiled import UNKNOWN_CATEGORIES
 from dpweave.plan.explanation import Judged, Verdict
-from dpweave.plan.relations import measured_columns, relations
 from dpweave.schema.domain import Bins, Categories
 from dpweave.tables.learned_domains import BEYOND_DOUBT
 from dpweave.tables.learned_ranges import ENOUGH
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from dpweave.arrays import FloatArray
     from dpweave.budget.allocation import Allocation
     from dpweave.model.model import Model
+    from dpweave.plan.compiled import CompiledTable
     from dpweave.plan.entries import TablePlan
     from dpweave.plan.explanation import Learned, Spending
     from dpweave.plan.plan import Plan
@@ -69,24 +69,24 @@ def _enough(tables: Callable[[float], Sequence[Judged]], epsilon: float) -> floa
 
 def _pairs_lost(plan: Plan, allocation: Allocation) -> dict[tuple[str, str], float]:
     """Expected total variation of pairs of columns across each key that is learned, from its links alone."""
-    foretold = predictions(replace(plan, k=2), allocation, bounds=False)
+    foretold = predictions(replace(plan, k=2).compile(), allocation, bounds=False)
     return {(r.table, r.key): p.links.learned / 200 for r, p in foretold.items()}
 
 
-def foretold_table(plan: Plan, name: str, budget: Sequence[Spending], learned: Sequence[Learned]) -> Judged:
+def foretold_table(table: CompiledTable, budget: Sequence[Spending], learned: Sequence[Learned]) -> Judged:
     """What a private table of a copy should be worth, by what is spent on it and about how many rows it has."""
-    rows, owners = seen_rows(plan, name), seen_rows(plan, plan.promise.root(name))
+    name, rows, owners = table.name, table.seen_rows, table.seen_units
     noise = {(s.group, s.item): s.sigma or 0.0 for s in budget if s.table == name}
     short = {item.column.removeprefix(f"{name}."): item for item in learned if item.column.startswith(f"{name}.")}
     errors, unlearned = [], []
-    for column in measured_columns(plan, name):
-        cells = codes(plan, name, column)
+    for column in table.measured_columns:
+        cells = table.codes(column)
         missed = _to_be_missed(short[column], rows, owners=owners) if column in short else 0.0
         if missed > USEFUL:
             unlearned.append(column)
         even = noise_error(np.full(cells, 1 / cells), sigma=noise.get(("tables", ""), 0.0), rows=rows)
         errors.append(min(missed + even, WORST))
-    return _judged(plan, name, errors, rows=rows, sigma=noise.get(("sizes", ""), 0.0), unlearned=unlearned)
+    return _judged(table, errors, rows=rows, sigma=noise.get(("sizes", ""), 0.0), unlearned=unlearned)
 
 
 def _to_be_missed(item: Learned, rows: float, *, owners: float) -> float:
@@ -136,10 +136,11 @@ def _sized(plan: Plan, model: Model, name: str) -> TablePlan:
 
 
 def _found_table(model: Model, name: str, noise: Mapping[tuple[str, str], float]) -> Judged:
-    planned, fitted, rows = model.plan.table[name], model.tables.get(name), model.sizes[name]
+    table, fitted, rows = model.plan.compile().table[name], model.tables.get(name), model.sizes[name]
+    planned = table.planned
     errors, unlearned = [], []
     discovered = {d.column for d in model.release.discovered if d.table == name}
-    for column in measured_columns(model.plan, name):
+    for column in table.measured_columns:
         domain = planned.column[column].domain if column in planned.column else None
         counts = np.zeros(1) if fitted is None else np.maximum(fitted.marginal((column,)).ravel(), 0.0)
         shares = counts / counts.sum() if counts.sum() > 0 else np.full(len(counts), 1 / len(counts))
@@ -148,7 +149,7 @@ def _found_table(model: Model, name: str, noise: Mapping[tuple[str, str], float]
             unlearned.append(column)
         errors.append(min(missed + noise_error(shares, sigma=noise.get((name, column), 0.0), rows=rows), WORST))
     size = next((m.marginal.sigma for m in model.release.measured if m.what == f"sizes:{name}"), 0.0)
-    return _judged(model.plan, name, errors, rows=rows, sigma=size, unlearned=unlearned)
+    return _judged(table, errors, rows=rows, sigma=size, unlearned=unlearned)
 
 
 def _missed(domain: object, shares: FloatArray, *, is_discovered: bool) -> float:
@@ -177,17 +178,17 @@ def _hidden(model: Model) -> Mapping[tuple[str, str], float]:
 
 
 def _judged(
-    plan: Plan, name: str, errors: Sequence[float], *, rows: float, sigma: float, unlearned: Sequence[str]
+    table: CompiledTable, errors: Sequence[float], *, rows: float, sigma: float, unlearned: Sequence[str]
 ) -> Judged:
     """Judge a table by its columns. A size that drowns in noise makes it coarse at best; without columns it is all."""
-    planned = plan.table[name]
+    planned = table.planned
     if planned.public_rows is not None:
         rows, sigma = float(planned.public_rows), 0.0
     elif planned.rows is not None:
-        sigma = with_declared(Rows(rows, sigma), seen_rows(plan, name)).sigma
+        sigma = with_declared(Rows(rows, sigma), table.seen_rows).sigma
     off = min(math.sqrt(2 / math.pi) * sigma / max(rows, 1.0), WORST)
     error = max(float(np.mean(errors)), min(off, COARSE)) if errors else off
-    return Judged("table", name, word(error), error, rows, 2 * sigma or None, tuple(unlearned))
+    return Judged("table", table.name, word(error), error, rows, 2 * sigma or None, tuple(unlearned))
 
 
 def _verdict(
@@ -201,17 +202,15 @@ def _verdict(
     by_name = {j.name: j for j in tables}
     # Of links that are wired at random, pairs of columns show nothing but that.
     crossed = [
-        _relation(plan, r, links.get((r.table, r.key), WORST), by_name)
-        for r in relations(plan)
-        if all(varying(plan, r))
+        _relation(r, links.get((r.table, r.key), WORST), by_name) for r in plan.compile().relations if all(r.varying)
     ]
     judged = (*tables, *crossed)
     return Verdict(judged, tuple(_advice(plan, tables, judged, epsilon, hidden or {})))
 
 
-def _relation(plan: Plan, relation: Relation, lost: float, tables: Mapping[str, Judged]) -> Judged:
+def _relation(relation: Relation, lost: float, tables: Mapping[str, Judged]) -> Judged:
     """Judge pairs of columns across a key: what links lose comes on top of what the tables themselves have lost."""
-    target = plan.database[relation.table].key[relation.key].target
+    target = relation.target
     sides = [tables[t].error for t in (relation.table, target) if t in tables]
     error = min(lost + max(sides, default=0.0), 1.0)
     return Judged("relation", f"{relation.table}.{relation.key} → {target}", word(error), error)

@@ -27,12 +27,6 @@ from dpweave.fitting.rule_structure import with_dependencies, with_zeros
 from dpweave.fitting.unit_windows import unit_window
 from dpweave.measure.question import Way
 from dpweave.model.model import Model, degree_counts, repetitions
-from dpweave.plan.relations import (
-    counted_keys,
-    derived_codecs,
-    model_columns,
-    relations,
-)
 from dpweave.privacy.accounting import Budget, Cost
 from dpweave.privacy.certificate import said_of_lost, said_of_sizes
 from dpweave.privacy.curator import Curator
@@ -40,7 +34,7 @@ from dpweave.privacy.noise import InsecureNoise
 from dpweave.privacy.release import certify
 from dpweave.progress import Progress, reporter
 from dpweave.schema.codec import Codec
-from dpweave.schema.domain import Domain, Learn, View, degree, parse_degree, size
+from dpweave.schema.domain import Domain, Learn, View, parse_degree, size
 from dpweave.schema.fake_values import require_faker
 from dpweave.tables.aim import MAX_TRIPLES
 from dpweave.tables.base import Structure, table_model
@@ -56,6 +50,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from dpweave.plan.compiled import CompiledPlan
     from dpweave.plan.plan import Plan
     from dpweave.privacy.ledger import Ledger
     from dpweave.privacy.window import Columns, NoisyMarginal, Window
@@ -133,9 +128,9 @@ def fit(
             for name, (model, known) in models.items()
         }
         elsewhere = _charge_external(book, plan, brought)
-        measure_sizes(curator, plan, allocation, report)
-        degrees = count_degrees(curator, plan, allocation, report)
-        known = known_sizes(plan, curator.release, degrees)
+        measure_sizes(curator, plan.compile(), allocation, report)
+        degrees = count_degrees(curator, plan.compile(), allocation, report)
+        known = known_sizes(plan.compile(), curator.release, degrees)
         sizes = {name: rows.used for name, rows in known.items()}
         plan = _learn_domains(curator, plan, allocation, known, degrees, public, report)
         tables, mechanisms, longer = _fit_tables(curator, plan, allocation, sizes, models, report)
@@ -144,8 +139,8 @@ def fit(
             sizes,
             tables,
             public,
-            degree_counts(plan, curator.release),
-            repetitions(plan, curator.release),
+            degree_counts(plan.compile(), curator.release),
+            repetitions(plan.compile(), curator.release),
             {name: rows.loose for name, rows in known.items()},
         )
         blueprint, left = learn_popularity(curator, blueprint, allocation, report)
@@ -239,7 +234,7 @@ def _learn_domains(
             curator.set_codec(table.name, column.name, Codec(column.column, domain))
     for name in plan.promise.private:
         plan = group_degrees(curator, plan, allocation, name, degrees, known)
-        for column_name, codec in derived_codecs(plan, name).items():
+        for column_name, codec in plan.compile().table[name].derived_codecs.items():
             curator.set_codec(name, column_name, codec)
     return plan
 
@@ -249,7 +244,7 @@ def _learn_domain(
 ) -> Domain:
     column = plan.table[task.table].column[task.item].column
     rho = allocation.tasks[task]
-    if is_category(plan, task):
+    if is_category(plan.compile(), task):
         found = curator.discover(task.table, task.item, what=task.name, rho=rho, delta=allocation.category_delta)
         return categories_from(found)
     if not column.type.ordered:
@@ -260,7 +255,10 @@ def _learn_domain(
 
     def measure(bins: Bins, share: float) -> NoisyMarginal:
         curator.set_codec(task.table, task.item, Codec(column, bins))
-        view, unit_sums = View.of_table(task.table, (task.item,)), table_way(plan, task.table) is not Way.PLAIN
+        view, unit_sums = (
+            View.of_table(task.table, (task.item,)),
+            table_way(plan.compile().table[task.table]) is not Way.PLAIN,
+        )
         window = unit_window(curator, view, task.name, sizes, unit_sums=unit_sums)
         return composition(window, [task.item], rho=share)[0]
 
@@ -285,10 +283,10 @@ def _fit_tables(
     shares = {task.table: rho for task, rho in allocation.tasks.items() if task.group == "tables"}
     for name, rho in (dict.fromkeys(declared_costs(plan), 0.0) | shares).items():
         model, structure = models[name]
-        unit_sums = table_way(plan, name) is not Way.PLAIN
-        view = View.of_table(name, model_columns(plan, name))
+        unit_sums = table_way(plan.compile().table[name]) is not Way.PLAIN
+        view = View.of_table(name, plan.compile().table[name].model_columns)
         window: Window = unit_window(curator, view, Task("tables", name).name, sizes, unit_sums=unit_sums)
-        workload = _favoured(plan, Task("tables", name), tuple(window.shape))
+        workload = _favoured(plan.compile(), Task("tables", name), tuple(window.shape))
         with report.step(f"fit table {name}"):
             window, left = centred(window, rho=rho, rows=sizes[name])
             structure, left = with_dependencies(plan, name, window, structure, rho=left, rows=sizes[name])
@@ -296,7 +294,7 @@ def _fit_tables(
                 window,
                 rho=left,
                 rows=sizes[name],
-                structure=replace(structure, workload=workload, linked=_linked(plan, name)),
+                structure=replace(structure, workload=workload, linked=_linked(plan.compile(), name)),
                 progress=report.inside,
             )
         mechanisms[name] = model.name
@@ -304,7 +302,7 @@ def _fit_tables(
     return fitted, mechanisms, longer
 
 
-def _favoured(plan: Plan, task: Task, columns: Columns) -> dict[Columns, float] | None:
+def _favoured(plan: CompiledPlan, task: Task, columns: Columns) -> dict[Columns, float] | None:
     """Return the workload of a table where some is declared: of weight 1, as much as
     all other sets of columns together.
     """
@@ -320,18 +318,16 @@ def _favoured(plan: Plan, task: Task, columns: Columns) -> dict[Columns, float] 
     return wanted
 
 
-def _linked(plan: Plan, name: str) -> dict[Columns, float]:
+def _linked(plan: CompiledPlan, name: str) -> dict[Columns, float]:
     """Return what links see of a table's rows: sets of its columns, each with a degree,
     by the workloads they are in.
     """
     out: dict[Columns, float] = {}
-    for child, key in counted_keys(plan, name):
-        for relation in (r for r in relations(plan) if r.table == child):
+    for key in plan.table[name].counted_keys:
+        for relation in (r for r in plan.relations if r.table == key.table):
             for side, other in ((relation.left, relation.right), (relation.right, relation.left)):
-                own = [a.column for _, a in side if a.path == (key,) and parse_degree(a.column) is None]
-                found = seen_through_links(
-                    own, degree(child, key), others=len(other), k=plan.k, beside=len(side) - len(own)
-                )
+                own = [a.column for _, a in side if a.path == (key.name,) and parse_degree(a.column) is None]
+                found = seen_through_links(own, key.degree, others=len(other), k=plan.k, beside=len(side) - len(own))
                 for columns, weight in found.items():
                     out[columns] = out.get(columns, 0.0) + weight
     return out

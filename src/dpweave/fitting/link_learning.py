@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpweave.budget.tasks import link_method, link_task, popularity_task
+from dpweave.budget.tasks import link_task, popularity_task
 from dpweave.budget.ways_of_counting import relation_way
 from dpweave.fitting.unit_windows import unit_window
 from dpweave.links.evidence import describe
@@ -16,7 +16,6 @@ from dpweave.links.map_learner import MAP
 from dpweave.links.popularity import MOST_TARGETS, popularity, share_for
 from dpweave.links.relation_model import relation_model
 from dpweave.measure.question import Way
-from dpweave.plan.relations import Relation, has_popular_targets, is_dictated, newcomer_view, relations
 from dpweave.privacy.accounting import subtract
 from dpweave.schema.domain import parse_degree
 from dpweave.weaving.parts import SharedRows, pilot
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from dpweave.budget.allocation import Allocation
     from dpweave.links.degrees import Degrees
     from dpweave.links.link_method import LinkProblem
-    from dpweave.plan.plan import Plan
+    from dpweave.plan.relations import Relation
     from dpweave.privacy.curator import Curator, CuratorWindow
     from dpweave.privacy.window import Columns
     from dpweave.progress import Progress
@@ -50,16 +49,17 @@ def learn_popularity(
     One row of each owner counts for a target, which noise need hide no more of (docs/proofs, Theorem 5).
     """
     plan, found = blueprint.plan, {}
+    compiled = plan.compile()
     left = {task.name: rho for task, rho in allocation.tasks.items() if task.group == "links"}
-    for relation in relations(plan):
-        task, target = link_task(relation), plan.database[relation.table].key[relation.key].target
-        if task.name not in left or not has_popular_targets(plan, relation):
+    for relation in compiled.relations:
+        task, target = link_task(relation), relation.target
+        if task.name not in left or not relation.has_popular_targets:
             continue
-        if not isinstance(relation_model(plan, relation), MAP) or blueprint.public[target].num_rows > MOST_TARGETS:
+        if not isinstance(relation_model(compiled, relation), MAP) or blueprint.public[target].num_rows > MOST_TARGETS:
             continue
         with report.step(f"count links to each row of {target}"):
             keys = curator.set_targets(relation.table, relation.key)
-            window = curator.window(newcomer_view(relation), name=popularity_task(relation).name) if keys else None
+            window = curator.window(relation.newcomer_view, name=popularity_task(relation).name) if keys else None
             order = _places(keys, blueprint.public[target], plan.database[relation.table].key[relation.key])
             if window is None or order is None:
                 continue
@@ -105,21 +105,21 @@ def learn_links(
         if name not in shares:
             continue
         window = _links_window(curator, blueprint, relation, longer)
-        model = _for_hidden(relation_model(plan, relation), relation, problem, degrees)
+        model = _for_hidden(relation_model(plan.compile(), relation), relation, problem, degrees)
         with report.step(f"learn links {at}"):
             result = model.learn(window, problem, rho=shares[name], rng=rng, progress=report.inside, degrees=degrees)
         found[at] = {"relation": at, **describe(problem, result.measured, degrees=degrees, rng=rng)}
         unlinked.pairs = result.pairs
         unlinked.fit = result.fit if isinstance(model, Refittable) else None
-    left = [r for r in relations(plan) if f"{r.table}.{r.key}" not in found]
-    return [*found.values(), *(_unlearned(plan, r) for r in left)], weaver.fits
+    left = [r for r in plan.compile().relations if f"{r.table}.{r.key}" not in found]
+    return [*found.values(), *(_unlearned(r) for r in left)], weaver.fits
 
 
 def _links_window(
     curator: Curator, blueprint: Blueprint, relation: Relation, longer: Mapping[str, Mapping[str, float]]
 ) -> CuratorWindow:
     """Open the window on the links of a relation. Unit sums know how much ``longer`` than expected vectors were."""
-    unit_sums = relation_way(blueprint.plan, relation) is not Way.PLAIN
+    unit_sums = relation_way(blueprint.plan.promise, relation) is not Way.PLAIN
     window = unit_window(curator, relation.view, link_task(relation).name, blueprint.sizes, unit_sums=unit_sums)
     if window.units is None:
         return window
@@ -141,11 +141,11 @@ def _for_hidden(model: LinkModel, relation: Relation, problem: LinkProblem, degr
     return replace(model, favoured={**pairs, **model.favoured}) if hidden > 0 else model
 
 
-def _unlearned(plan: Plan, relation: Relation) -> dict[str, object]:
+def _unlearned(relation: Relation) -> dict[str, object]:
     """Say of a relation that nothing was asked about its links, and why."""
-    if link_method(plan, relation.table, relation.key) == "random":
+    if relation.method == "random":
         why = "the plan asks for that"
-    elif is_dictated(plan, relation.table, relation.key):
+    elif relation.is_dictated:
         why = "another key shares its columns"
     elif not relation.learnable:
         why = "one of its sides has no column to correlate"

@@ -16,7 +16,6 @@ from dpweave.errors import UsageError, nearest
 from dpweave.links.link_method import KINDS, Kind, LinkModel, LinkProblem, RandomWiring, link_model
 from dpweave.plan.entries import ColumnPlan, KeyPlan, TablePlan, domain_from_value
 from dpweave.plan.plan import Plan
-from dpweave.plan.relations import Relation, relations
 from dpweave.privacy.accounting import Budget, rho_of_epsilon, split
 from dpweave.privacy.curator import Curator
 from dpweave.privacy.noise import InsecureNoise
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dpweave.arrays import IntArray
+    from dpweave.plan.relations import Relation
     from dpweave.privacy.certificate import Certificate
     from dpweave.privacy.release import Release
 
@@ -285,14 +285,12 @@ class _Task:
 
     def relation(self, plan: Plan) -> Relation:
         """Return the one relation there is."""
-        (relation,) = relations(plan)
+        (relation,) = plan.compile().relations
 
         def given(side: tuple[tuple[str, Attribute], ...]) -> tuple[tuple[str, Attribute], ...]:
             return tuple((n, a) for n, a in side if parse_degree(a.column) is None)  # tables made elsewhere have none
 
-        return Relation(
-            relation.table, relation.key, self.kind, given(relation.left), given(relation.right), relation.joint
-        )
+        return replace(relation, kind=self.kind, left=given(relation.left), right=given(relation.right))
 
     def model(self, method: str | LinkModel, *, k: int) -> LinkModel:
         """Return the link model by its name, or as it was given."""

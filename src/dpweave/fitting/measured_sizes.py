@@ -5,19 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from dpweave.budget.priorities import codes, seen_rows
 from dpweave.budget.tasks import Task
-from dpweave.plan.relations import (
-    counted_keys,
-    degree_codec,
-    fine_degrees,
-    is_centred,
-    model_columns,
-    repetition_codec,
-    repetition_view,
-    weaving_order,
-)
-from dpweave.schema.domain import View, degree, parse_repetition
+from dpweave.plan.relations import degree_codec, repetition_codec
+from dpweave.schema.domain import View, parse_repetition
 from dpweave.tables.owned_row_counts import (
     BAND,
     Rows,
@@ -33,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dpweave.budget.allocation import Allocation
+    from dpweave.plan.compiled import CompiledPlan
     from dpweave.plan.plan import Plan
     from dpweave.privacy.curator import Curator
     from dpweave.privacy.release import Release
@@ -40,79 +31,82 @@ if TYPE_CHECKING:
     from dpweave.progress import Progress
 
 
-def measure_sizes(curator: Curator, plan: Plan, allocation: Allocation, report: Progress) -> None:
+def measure_sizes(curator: Curator, plan: CompiledPlan, allocation: Allocation, report: Progress) -> None:
     """Measure numbers of rows, and of rows that repeat a pair."""
     with report.step("measure sizes"):
         for task, rho in allocation.tasks.items():
-            if key := parse_repetition(task.item):
+            view = plan.table[task.table].repetition_view
+            if view is not None and (key := parse_repetition(task.item)):
                 curator.set_codec(task.table, task.item, repetition_codec(key))
-                view = repetition_view(plan, task.table, key)
                 curator.measure(view, [(task.item,)], what=task.name, rho=rho)
             elif task.group == "sizes":
                 curator.measure(View.of_table(task.table, ()), [()], what=task.name, rho=rho)
 
 
-def count_degrees(curator: Curator, plan: Plan, allocation: Allocation, report: Progress) -> dict[Task, NoisyMarginal]:
+def count_degrees(
+    curator: Curator, plan: CompiledPlan, allocation: Allocation, report: Progress
+) -> dict[Task, NoisyMarginal]:
     """Count how many rows owners have, in fine buckets and beyond any bound."""
     found = {}
     for name in plan.promise.private:
-        for child, key in counted_keys(plan, name):
-            task = Task("domains", name, degree(child, key))
+        for key in plan.table[name].counted_keys:
+            task = Task("domains", name, key.degree)
             if task in allocation.tasks:
-                with report.step(f"learn how many {child} a row of {name} has"):
-                    curator.set_codec(name, task.item, degree_codec(child, key, fine_degrees(plan, child, key)))
+                with report.step(f"learn how many {key.table} a row of {name} has"):
+                    curator.set_codec(name, task.item, degree_codec(key.table, key.name, key.fine_degrees))
                     window = curator.window(View.of_table(name, (task.item,)), name=task.name)
                     (found[task],) = window.measure([(task.item,)], rho=allocation.tasks[task])
     return found
 
 
-def known_sizes(plan: Plan, release: Release, degrees: Mapping[Task, NoisyMarginal]) -> dict[str, Rows]:
+def known_sizes(plan: CompiledPlan, release: Release, degrees: Mapping[Task, NoisyMarginal]) -> dict[str, Rows]:
     """How many rows of each private table bounds leave, by all counts of it: one unit
     moves degrees of owners by little, whatever the bound.
     """
     out: dict[str, Rows] = {}
-    for name in weaving_order(plan):
-        if plan.table[name].public_rows is None:
+    for name in plan.order:
+        table = plan.table[name]
+        if table.planned.public_rows is None:
             (direct,) = release.find(Task("sizes", name).name)
             out[name] = Rows(float(direct.counts), direct.sigma)
-            if plan.table[name].rows is not None:
-                out[name] = with_declared(out[name], seen_rows(plan, name))
+            if table.planned.rows is not None:
+                out[name] = with_declared(out[name], table.seen_rows)
     out = _with_public_sizes(plan, out, degrees)
     # Rows without owner are nobody's degree, and blank rows are counted by degrees alone.
-    owned = [name for name in out if is_centred(plan, name)]
-    keys = {name: plan.database[name].key[plan.promise.owning[name]] for name in owned}
+    owned = [name for name in out if plan.table[name].is_centred]
+    keys = {name: plan.table[name].key[plan.promise.owning[name]] for name in owned}
     for name, key in keys.items():
-        task = Task("domains", key.target, degree(name, key.name))
+        task = Task("domains", key.target, key.degree)
         if task in degrees and out[name].sigma > 0:
-            edges, bound = fine_degrees(plan, name, key.name), plan.promise.bounds[name, key.name]
-            out[name] = combined(out[name], out[key.target], degrees[task], edges, bound=bound)
+            bound = plan.promise.bounds[name, key.name]
+            out[name] = combined(out[name], out[key.target], degrees[task], key.fine_degrees, bound=bound)
     for name, key in reversed(keys.items()):
         bound = plan.promise.bounds[name, key.name]
         out[name], out[key.target] = within_owners(out[name], out[key.target], bound=bound)
     for name in (n for n in out if n in plan.promise.owning):
         own = plan.promise.owning[name]
-        owners = out[plan.database[name].key[own].target]
+        owners = out[plan.table[name].key[own].target]
         out[name] = modest(out[name], owners, bound=plan.promise.bounds[name, own])
     return out
 
 
 def _with_public_sizes(
-    plan: Plan, measured: Mapping[str, Rows], degrees: Mapping[Task, NoisyMarginal]
+    plan: CompiledPlan, measured: Mapping[str, Rows], degrees: Mapping[Task, NoisyMarginal]
 ) -> dict[str, Rows]:
     """Add public numbers of rows, less those that bounds leave out, by what degrees tell: nothing else is counted."""
     out: dict[str, Rows] = {}
     kept: dict[str, float] = {}
-    for name in weaving_order(plan):
-        declared, own, most = plan.table[name].public_rows, plan.promise.owning.get(name), math.inf
+    for name in plan.order:
+        declared, own, most = plan.table[name].planned.public_rows, plan.promise.owning.get(name), math.inf
         kept[name] = 1.0
         if own is not None:
-            key, bound = plan.database[name].key[own], plan.promise.bounds[name, own]
-            task = Task("domains", key.target, degree(name, own))
+            key, bound = plan.table[name].key[own], plan.promise.bounds[name, own]
+            task = Task("domains", key.target, key.degree)
             if task in degrees:
-                kept[name] = kept_share(degrees[task], fine_degrees(plan, name, own), bound=bound)
+                kept[name] = kept_share(degrees[task], key.fine_degrees, bound=bound)
             kept[name] *= kept[key.target]
             owners = out[key.target]
-            if is_centred(plan, name) and owners.rows > BAND * owners.sigma:
+            if plan.table[name].is_centred and owners.rows > BAND * owners.sigma:
                 most = bound * owners.rows
         out[name] = measured[name] if declared is None else Rows(min(declared * kept[name], most), 0.0)
     return out
@@ -127,21 +121,23 @@ def group_degrees(
     known: Mapping[str, Rows],
 ) -> Plan:
     """Group degrees so that the owner's table model can tell them apart."""
-    spent_on_table = allocation.tasks[Task("tables", name)] if counted_keys(plan, name) else 0.0
-    for child, key in counted_keys(plan, name):
-        task = Task("domains", name, degree(child, key))
+    counted = plan.compile().table[name].counted_keys
+    spent_on_table = allocation.tasks[Task("tables", name)] if counted else 0.0
+    for key in counted:
+        task = Task("domains", name, key.degree)
         if task in degrees:
-            others = [codes(plan, name, c) for c in model_columns(plan, name) if c != task.item]
+            table = plan.compile().table[name]
+            others = [table.codes(c) for c in table.model_columns if c != task.item]
             # A table model spends about as much on each column's pair with the degree.
             l2 = max(curator.l2(View.of_table(name, (task.item,)), (task.item,)).values())
             noise = l2 * math.sqrt(max(len(others), 1) / (2 * spent_on_table))
             groups = degree_groups(
                 degrees[task],
-                fine_degrees(plan, child, key),
-                bound=plan.promise.bounds[child, key],
+                key.fine_degrees,
+                bound=plan.promise.bounds[key.table, key.name],
                 noise=noise,
                 values=max(others, default=1),
-                rows=known[child].used,
+                rows=known[key.table].used,
             )
-            plan = plan.replace_degree_edges(child, key, groups)
+            plan = plan.replace_degree_edges(key.table, key.name, groups)
     return plan

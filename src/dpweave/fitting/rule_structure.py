@@ -10,11 +10,10 @@ import numpy as np
 
 from dpweave.errors import PlanError
 from dpweave.measure.purse import Purse
-from dpweave.plan.relations import counted_keys, degree_codecs
 from dpweave.plan.rule_checks import codes_of, is_modelled
 from dpweave.plan.rules import Allowed, settling_order
 from dpweave.privacy.window import NoisyMarginal
-from dpweave.schema.domain import Bins, Categories, degree, size
+from dpweave.schema.domain import Bins, Categories, size
 from dpweave.tables.base import StructuralZero, Structure
 from dpweave.tables.external import require_kept
 from dpweave.tables.graphical.dependencies import learned_dependency
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dpweave.arrays import IntArray
+    from dpweave.plan.compiled import CompiledTable
     from dpweave.plan.plan import Plan
     from dpweave.privacy.window import Window
 
@@ -77,7 +77,7 @@ def with_dependencies(
     A column that follows need not be fitted, so its share of the budget, as large as every other column's, goes into
     this. A rule that the model has no room for, or that what was learned contradicts, is left to be mended in rows.
     """
-    structure = _with_least_degrees(plan, name, structure)
+    structure = _with_least_degrees(plan.compile().table[name], structure)
     purse = Purse(rho)
     each = rho / max(sum(size > 1 for size in window.shape.values()), 1)
     for rule in settling_order(plan.constraints):
@@ -99,15 +99,15 @@ def with_dependencies(
     return structure, purse.left
 
 
-def _with_least_degrees(plan: Plan, name: str, structure: Structure) -> Structure:
+def _with_least_degrees(table: CompiledTable, structure: Structure) -> Structure:
     """Add that owners have no fewer rows than declared, where a group of degrees lies below that."""
     zeros = []
-    for child, key in counted_keys(plan, name) if plan.table[name].external is None else ():
-        domain = degree_codecs(plan, name)[degree(child, key)].domain
+    for key in table.counted_keys if table.planned.external is None else ():
+        domain = key.degree_codec.domain
         assert isinstance(domain, Bins)
-        mask = np.array(domain.edges[1:], dtype=np.int64) <= plan.table[child].key[key].min_degree
+        mask = np.array(domain.edges[1:], dtype=np.int64) <= key.planned.min_degree
         if mask.any() and not mask.all():
-            zeros.append(StructuralZero((degree(child, key),), mask))
+            zeros.append(StructuralZero((key.degree,), mask))
     return replace(structure, zeros=(*structure.zeros, *zeros))
 
 

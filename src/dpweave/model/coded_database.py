@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpweave.engines.stored_tables import Batched, batches_of
 from dpweave.errors import UsageError
-from dpweave.plan.relations import derived_codecs
+from dpweave.schema.arrow_types import arrow_schema
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import Bins, Categories, Learn, Opaque, parse_degree, parse_presence
 from dpweave.schema.encoding import encode_column
@@ -28,13 +29,16 @@ if TYPE_CHECKING:
 
     from dpweave.arrays import IntArray
     from dpweave.plan.plan import Plan
-    from dpweave.schema.database import Column, Database
+    from dpweave.schema.database import Column, Database, Table
     from dpweave.schema.domain import Attribute, Domain, Path
 
 
 @dataclass(frozen=True)
 class CodedDatabase:
-    """Codes by (table, column), positions by (table, foreign key), numbers of rows by table."""
+    """Codes by (table, column), positions by (table, foreign key), numbers of rows by table.
+
+    Codes and positions are held in the smallest integers that fit: widen them before you calculate with them.
+    """
 
     schema: Database
     rows: Mapping[str, int]
@@ -52,10 +56,10 @@ class CodedDatabase:
 
     def position(self, base: str, path: Path) -> IntArray:
         """Row at the end of ``path`` for every row of ``base``, or -1."""
-        at = np.arange(self.rows[base], dtype=np.int64)
+        at = np.arange(self.rows[base], dtype=_places(self.rows[base]))
         for name in path:
             links = self.links[base, name]
-            padded = links if len(links) else np.full(1, -1, dtype=np.int64)
+            padded = links if len(links) else np.full(1, -1, dtype=np.int32)
             at = np.where(at >= 0, padded[np.maximum(at, 0)], -1)
             base = self.schema[base].key[name].target
         return at
@@ -74,7 +78,11 @@ class CodedDatabase:
         kept = np.flatnonzero(there)
         out = []
         for a in attributes:
-            at, codes = paths[a.path][kept], self.codes[KeyGraph(self.schema).walk(base, a.path), a.column]
+            codes = self.codes[KeyGraph(self.schema).walk(base, a.path), a.column]
+            if not a.path and len(kept) == len(codes):
+                out.append(codes)  # no need for another copy of all rows
+                continue
+            at = paths[a.path][kept]
             out.append(np.where(at >= 0, np.append(codes, 0)[at], nowhere[a]) if a in nowhere else codes[at])
         return out, kept
 
@@ -92,27 +100,67 @@ def encode(plan: Plan, tables: Mapping[str, pa.Table]) -> CodedDatabase:
     for name in plan.database.names:
         if name not in tables:
             raise UsageError(f"the database has no table {name!r}, which the plan names; give one made from this plan")
-    codes: dict[tuple[str, str], IntArray] = {}
-    sizes: dict[tuple[str, str], int] = {}
+    codecs: dict[tuple[str, str], Codec] = {}
     for table in plan.tables:
         for column in table.columns:
-            domain = column.domain
-            if isinstance(domain, Learn):
+            if isinstance(column.domain, Learn):
                 raise UsageError(
                     f"the domain of {table.name}.{column.name} is not known yet; use the plan of a fitted model"
                 )
-            if domain is None:
-                continue
-            codec = Codec(column.column, domain)
-            codes[table.name, column.name] = encode_column(codec, column_of(tables, table.name, column.column))
-            sizes[table.name, column.name] = codec.size
+            if column.domain is not None:
+                codecs[table.name, column.name] = Codec(column.column, column.domain)
+    codes: dict[tuple[str, str], IntArray] = {}
+    keys: dict[str, pa.Table] = {}
+    for described in plan.database:
+        own = {column: codec for (name, column), codec in codecs.items() if name == described.name}
+        led_to = {
+            c for t in plan.database for k in t.foreign_keys if k.target == described.name for c in k.target_columns
+        }
+        keys[described.name], found = _read(described, tables, own, keep=described.key_columns | led_to)
+        codes |= {(described.name, column): c for column, c in found.items()}
     links = {
-        (table.name, key.name): follow(tables, plan.database, table.name, key)
+        (table.name, key.name): follow(keys, plan.database, table.name, key).astype(_places(keys[key.target].num_rows))
         for table in plan.database
         for key in table.foreign_keys
     }
-    coded = CodedDatabase(plan.database, {n: tables[n].num_rows for n in plan.database.names}, codes, sizes, links)
+    sizes = {at: codec.size for at, codec in codecs.items()}
+    coded = CodedDatabase(plan.database, {n: keys[n].num_rows for n in keys}, codes, sizes, links)
     return with_derived(plan, coded)
+
+
+def _read(
+    table: Table, tables: Mapping[str, pa.Table], codecs: Mapping[str, Codec], *, keep: frozenset[str]
+) -> tuple[pa.Table, dict[str, IntArray]]:
+    """Code a table batch by batch; of the values themselves keep some columns alone."""
+    import pyarrow as pa
+
+    kept = arrow_schema(table)
+    kept = pa.schema([kept.field(c.name) for c in table.columns if c.name in keep])
+    codes: dict[str, list[IntArray]] = {name: [np.zeros(0, dtype=_small(codec))] for name, codec in codecs.items()}
+    parts: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches_of(tables, table.name):
+        rows += batch.num_rows
+        there = {table.name: pa.Table.from_batches([batch])}
+        for name, codec in codecs.items():
+            found = encode_column(codec, column_of(there, table.name, codec.column))
+            codes[name].append(found.astype(_small(codec)))
+        values = [column_of(there, table.name, table.column[c]) for c in kept.names]
+        parts.append(pa.RecordBatch.from_arrays(values, schema=kept))
+    if not rows and not isinstance(tables, Batched):
+        for column in table.columns:
+            column_of(tables, table.name, column)
+    keys = pa.Table.from_batches(parts, schema=kept) if kept.names else pa.table({"": pa.nulls(rows)})
+    return keys, {name: np.concatenate(part) for name, part in codes.items()}
+
+
+def _small(codec: Codec) -> np.dtype[Any]:
+    return np.min_scalar_type(max(codec.size - 1, 0))
+
+
+def _places(rows: int) -> np.dtype[Any]:
+    """Signed integers that can number so many rows."""
+    return np.dtype(np.int32 if rows < 2**31 else np.int64)
 
 
 def with_derived(plan: Plan, coded: CodedDatabase) -> CodedDatabase:
@@ -121,7 +169,7 @@ def with_derived(plan: Plan, coded: CodedDatabase) -> CodedDatabase:
     """
     codes, sizes = dict(coded.codes), dict(coded.sizes)
     for name in plan.promise.private:
-        for column, codec in derived_codecs(plan, name).items():
+        for column, codec in plan.compile().table[name].derived_codecs.items():
             codes[name, column] = _derived(coded, name, column, codec)
             sizes[name, column] = codec.size
     return replace(coded, codes=codes, sizes=sizes)
@@ -130,9 +178,9 @@ def with_derived(plan: Plan, coded: CodedDatabase) -> CodedDatabase:
 def _derived(coded: CodedDatabase, table: str, column: str, codec: Codec) -> IntArray:
     key = parse_presence(column)
     if key is not None:
-        return (coded.links[table, key] >= 0).astype(np.int64)
+        return (coded.links[table, key] >= 0).astype(np.uint8)
     child, key = parse_degree(column) or ("", "")
-    return bucketed(coded.degrees(child, key), codec)
+    return bucketed(coded.degrees(child, key), codec).astype(_small(codec))
 
 
 def bucketed(values: IntArray, codec: Codec) -> IntArray:

@@ -21,9 +21,8 @@ from dpweave.links.link_method import Refittable
 from dpweave.links.relation_model import relation_model
 from dpweave.model.file_format import _ipc, _pack, _release_from_dict, _table, _unpack, release_to_dict
 from dpweave.plan.plan import Plan
-from dpweave.plan.relations import counted_keys, fine_degrees, presence_codecs, relations, repeating_key
 from dpweave.privacy.certificate import Certificate
-from dpweave.schema.domain import degree, presence, repetition
+from dpweave.schema.domain import presence, repetition
 from dpweave.schema.fake_values import require_faker
 from dpweave.tables.base import restore
 from dpweave.tables.owned_row_counts import degree_histogram
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
 
     from dpweave.arrays import IntArray
     from dpweave.model.synthetic_database import SyntheticDatabase
+    from dpweave.plan.compiled import CompiledPlan
     from dpweave.privacy.release import Release
     from dpweave.tables.base import FittedTable
 
@@ -78,8 +78,9 @@ class Model:
     @property
     def linked(self) -> Mapping[tuple[str, str], float]:
         """Share of rows with a target, by (table, foreign key), where a key may be null."""
-        keys = [(t, k.name) for t in self.tables for k in self.plan.database[t].foreign_keys]
-        return {(t, k): self.blueprint.share(t, k) for t, k in keys if presence(k) in presence_codecs(self.plan, t)}
+        compiled = self.plan.compile()
+        keys = [(t, k) for t in self.tables for k in compiled.table[t].key]
+        return {(t, k): self.blueprint.share(t, k) for t, k in keys if presence(k) in compiled.table[t].presence_codecs}
 
     @property
     def tables(self) -> Mapping[str, FittedTable]:
@@ -118,7 +119,7 @@ class Model:
         self, scale: float, seed: int, count: int, common: frozenset[str], tell: Callable[[str, float], None] | None
     ) -> Iterator[Woven]:
         """Weave all parts in order; none is held while the next one is made."""
-        known, shared_rows = KnownLinks(self.plan, self.release, self.fits, tell), SharedRows(common)
+        known, shared_rows = KnownLinks(self.plan.compile(), self.release, self.fits, tell), SharedRows(common)
 
         def weave(part: Part) -> Woven:
             weaver = Weaver(self.blueprint, scale=scale, seed=seed, fits=self.fits, part=part, shared_rows=shared_rows)
@@ -149,24 +150,23 @@ class Model:
                 self.answers.unlink(missing_ok=True)
 
 
-def degree_counts(plan: Plan, release: Release) -> dict[tuple[str, str], tuple[tuple[int, ...], IntArray]]:
+def degree_counts(plan: CompiledPlan, release: Release) -> dict[tuple[str, str], tuple[tuple[int, ...], IntArray]]:
     """Return, for every owning key, the buckets in which degrees were counted and their noisy counts."""
     found = {}
     for table in plan.promise.private:
-        for child, key in counted_keys(plan, table):
-            for marginal in release.find(Task("domains", table, degree(child, key)).name):
-                groups = plan.table[child].key[key].degree_edges
+        for key in plan.table[table].counted_keys:
+            for marginal in release.find(Task("domains", table, key.degree).name):
+                groups, bound = key.planned.degree_edges, plan.promise.bounds[key.table, key.name]
                 if groups is not None:
-                    edges, bound = fine_degrees(plan, child, key), plan.promise.bounds[child, key]
-                    found[child, key] = degree_histogram(marginal, edges, groups, bound=bound)
+                    found[key.table, key.name] = degree_histogram(marginal, key.fine_degrees, groups, bound=bound)
     return found
 
 
-def repetitions(plan: Plan, release: Release) -> dict[str, tuple[float, float]]:
+def repetitions(plan: CompiledPlan, release: Release) -> dict[str, tuple[float, float]]:
     """Return, for every junction whose pairs may repeat, the share of its rows that do, and its standard error."""
     found = {}
     for table in plan.promise.private:
-        key = repeating_key(plan, table)
+        key = plan.table[table].repeating_key
         for noisy in release.find(Task("sizes", table, repetition(key)).name) if key else ():
             once, again = np.maximum(noisy.counts, 0)
             rows = max(float(once + again), 1.0)
@@ -232,7 +232,7 @@ def _entries(model: Model) -> dict[str, bytes]:
     arrays |= {f"popularity/{t}/{k}": v for (t, k), v in model.blueprint.popularity.items()}
     links = []
     for i, (at, fit) in enumerate(model.fits.items()):
-        state, found = _method(model.plan, at).state(fit)
+        state, found = _method(model.plan.compile(), at).state(fit)
         links.append({"relation": list(at), "state": state})
         arrays |= {f"links/{i}/{k}": v for k, v in found.items()}
     manifest = {
@@ -264,15 +264,15 @@ def _from_entries(manifest: dict[str, Any], entries: dict[str, bytes]) -> Model:
     fits = {}
     for i, entry in enumerate(manifest.get("links", ())):  # older files have none: links are then fitted again
         table, key = entry["relation"]
-        fits[table, key] = _method(plan, (table, key)).restore(entry["state"], _under(arrays, f"links/{i}/"))
+        fits[table, key] = _method(plan.compile(), (table, key)).restore(entry["state"], _under(arrays, f"links/{i}/"))
     release = _release_from_dict(json.loads(entries["release.json"]), arrays)
     blueprint = Blueprint(
         plan=plan,
         sizes=manifest["sizes"],
         tables=tables,
         public={t: _table(entries[f"public/{i}.arrow"]) for i, t in enumerate(manifest["public"])},
-        degrees=degree_counts(plan, release),
-        repetitions=repetitions(plan, release),
+        degrees=degree_counts(plan.compile(), release),
+        repetitions=repetitions(plan.compile(), release),
         loose=manifest.get("loose", {}),
         popularity={(t, k): arrays[f"popularity/{t}/{k}"] for t, k in manifest.get("popularity", ())},
     )
@@ -289,9 +289,9 @@ def _under(arrays: Mapping[str, Any], mark: str) -> dict[str, Any]:
     return {k.removeprefix(mark): v for k, v in arrays.items() if k.startswith(mark)}
 
 
-def _method(plan: Plan, at: tuple[str, str]) -> Refittable:
+def _method(plan: CompiledPlan, at: tuple[str, str]) -> Refittable:
     """Return the link model of a relation whose fits are kept."""
-    method = relation_model(plan, {(r.table, r.key): r for r in relations(plan)}[at])
+    method = relation_model(plan, plan.relation[at])
     if not isinstance(method, Refittable):
         raise UsageError(f"links of {'.'.join(at)} are made by a method that keeps no fit")
     return method

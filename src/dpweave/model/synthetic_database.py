@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from dpweave.engines.stored_tables import batches_of
 from dpweave.weaving.parts import Parts
 
 if TYPE_CHECKING:
@@ -38,6 +39,10 @@ class SyntheticDatabase(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self.tables)
+
+    def batches(self, name: str) -> Iterator[pa.RecordBatch]:
+        """Return the rows of a table in batches."""
+        return batches_of(self.tables, name)
 
     @property
     def rows(self) -> dict[str, int]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from dpweave.engines.staging import staged
 from dpweave.errors import PlanError, nearest
 from dpweave.plan import value_kinds
+from dpweave.plan.compiled import CompiledPlan, compile_plan, weaving_order
 from dpweave.plan.declared import VERSION, DeclaredPlan
 from dpweave.plan.drafting import DEFAULT_DEGREE, looks_opaque, propose_owning
 from dpweave.plan.entries import (
@@ -245,8 +247,6 @@ class Plan(DeclaredPlan):
         """Refuse a key that stays within units where another one says who may meet; the
         promise refuses rows that are not of one unit.
         """
-        from dpweave.plan.relations import weaving_order
-
         order = weaving_order(self)
         if order.index(key.key.target) > order.index(table.name):
             raise PlanError(
@@ -328,6 +328,14 @@ class Plan(DeclaredPlan):
         module, name = EXPLAINER
         found: Explanation = getattr(import_module(module), name)(self, epsilon=epsilon, delta=delta)
         return found
+
+    def compile(self) -> CompiledPlan:
+        """What follows from the plan for each table, key and relation, worked out once."""
+        return self._compiled
+
+    @cached_property
+    def _compiled(self) -> CompiledPlan:
+        return compile_plan(self)
 
     # -- TOML ------------------------------------------------------------------------------------------------------
 

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpweave.budget.tasks import Task, link_method, link_task
+from dpweave.budget.tasks import Task, link_task
 from dpweave.measure.dependence import threshold
 from dpweave.measure.estimates import Estimate, combined, estimates
 from dpweave.measure.question import Question
 from dpweave.model.coded_database import CodedDatabase, bucketed, encode, labels
-from dpweave.plan.relations import degree_codecs, derived_codecs, relations
 from dpweave.report.integrity import Check, check
 from dpweave.report.noisy_estimates import Distribution, Pair
 from dpweave.schema.codec import Codec
@@ -102,7 +101,8 @@ def fidelity(model: Model, db: Mapping[str, pa.Table]) -> Fidelity:
     plan = model.plan
     coded = encode(plan, db)
     tables = tuple(_table(model, coded, name) for name in plan.database.names)
-    woven = {(r.table, r.key): r for r in relations(plan)} | {(r.table, r.joint): r for r in relations(plan) if r.joint}
+    compiled = plan.compile()
+    woven = {**compiled.relation, **{(r.table, r.joint): r for r in compiled.relations if r.joint}}
     shown = tuple(
         _relation(model, coded, table.name, key.key.name, woven.get((table.name, key.key.name)))
         for table in plan.tables
@@ -195,7 +195,7 @@ def column_noise(model: Model) -> dict[tuple[str, str], float]:
     plan, found = model.plan, {}
     for table in plan.promise.private:
         own = {c.name: Codec(c.column, c.domain) for c in plan.table[table].columns if _is_shown(c)}  # type: ignore[arg-type]
-        for name, codec in (own | derived_codecs(plan, table)).items():
+        for name, codec in {**own, **plan.compile().table[table].derived_codecs}.items():
             estimate = _one_way(model, table, name, codec)
             if estimate is not None:
                 found[table, name] = estimate.sigma
@@ -227,7 +227,7 @@ def _relation(model: Model, coded: CodedDatabase, table: str, key: str, relation
         planned.key.target,
         planned.role,
         "many-to-many" if relation is not None and relation.joint else plan.promise.graph.kind(table, planned.key),
-        link_method(plan, table, key),
+        plan.compile().table[table].key[key].method,
         planned.max_degree,
         float((links >= 0).mean()) if len(links) else 0.0,
         model.linked.get((table, key)),
@@ -245,7 +245,7 @@ def _degrees(model: Model, coded: CodedDatabase, table: str, key: str) -> Distri
     target = plan.database[table].key[key].target
     name = degree(table, key)
     per = coded.degrees(table, key)
-    derived = {} if target in plan.public else degree_codecs(plan, target)
+    derived = plan.compile().table[target].degree_codecs
     if name in derived:
         codec = derived[name]
         estimate = _one_way(model, target, name, codec)
@@ -370,7 +370,7 @@ def _pairs(
         if estimate is None or estimate.counts.shape != shape:
             continue
         (a, b), _ = _columns(model, coded, relation, attributes)
-        joint = np.bincount(a * shape[1] + b, minlength=shape[0] * shape[1]).reshape(shape)
+        joint = np.bincount(a.astype(np.int64) * shape[1] + b, minlength=shape[0] * shape[1]).reshape(shape)
         words = [labels(codec.column, codec.domain) for codec in codecs]
         titles = [_title(model, relation.table, x) for x in attributes]
         score, stands_out = judged.get(frozenset((left, right)), (0.0, False))
@@ -397,7 +397,7 @@ def _codec(model: Model, base: str, attribute: Attribute) -> Codec:
     plan = model.plan
     table = plan.promise.graph.walk(base, attribute.path)
     if attribute.column not in plan.table[table].column:
-        return derived_codecs(plan, table)[attribute.column]
+        return plan.compile().table[table].derived_codecs[attribute.column]
     column = plan.table[table].column[attribute.column]
     assert column.domain is not None
     assert not isinstance(column.domain, Learn)

@@ -43,7 +43,8 @@ def follow(tables: Mapping[str, pa.Table], schema: Database, table: str, key: Fo
         number, their_number = _numbers(here, there)
         lost |= number < 0
         unnamed |= their_number < 0
-        mine, theirs = _pack(mine, number, theirs, their_number)
+        is_first = column == key.columns[0]
+        mine, theirs = (number, their_number) if is_first else _pack(mine, number, theirs, their_number)
     named = np.flatnonzero(~unnamed)
     values, first = np.unique(theirs[named], return_index=True)
     if not len(values):

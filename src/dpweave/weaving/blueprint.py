@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpweave.links.degrees import degrees_of, match_total
-from dpweave.plan.relations import counted_keys, degree_codecs, is_single, presence_codecs, weaving_order
-from dpweave.schema.domain import Bins, degree, presence
+from dpweave.schema.domain import Bins, presence
 from dpweave.tables.external import ExternalTable
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ class Blueprint:
 
     def share(self, table: str, key: str) -> float:
         """Share of rows whose foreign key leads somewhere."""
-        if presence(key) not in presence_codecs(self.plan, table):
+        if presence(key) not in self.plan.compile().table[table].presence_codecs:
             return 1.0
         none, some = np.maximum(self.tables[table].marginal((presence(key),)), 0.0)
         return float(some / (none + some)) if none + some > 0 else 0.0
@@ -106,13 +105,13 @@ class Blueprint:
         degrees stand.
         """
         bound, most = self.plan.promise.bounds[table, key], int(self._degree_groups(table, key)[-1]) - 1
-        if is_single(self.plan, table, key) or self.plan.promise.may_blank(table):
+        if self.plan.compile().table[table].key[key].is_single or self.plan.promise.may_blank(table):
             return degrees
         times = len(degrees) / max(self.sizes[self.plan.database[table].key[key].target], 1.0)
         kept = int(np.minimum(degrees, bound).sum())
         wanted, room = (x * times for x in (self.sizes[table] * self.share(table, key), self.loose.get(table, 0.0)))
         wanted = min(max(kept, wanted - room), wanted + room)
-        if presence(key) in presence_codecs(self.plan, table):
+        if presence(key) in self.plan.compile().table[table].presence_codecs:
             wanted = max(wanted, kept)
         total = wanted * (degrees.sum() / kept if kept else 1.0)
         return match_total(degrees, min(round(total), most * len(degrees)), cap=most, rng=rng)
@@ -126,7 +125,7 @@ class Blueprint:
         """
         most = max(int(self._degree_groups(table, key)[-1]) - 1, -(-total // max(len(degrees), 1)))
         planned = self.plan.table[table].key[key]
-        if is_single(self.plan, table, key):
+        if self.plan.compile().table[table].key[key].is_single:
             most = 1
         elif planned.degree_cap is not None:
             most = min(most, planned.degree_cap)
@@ -140,25 +139,24 @@ class Blueprint:
         return int(groups[1]) - 1 if len(groups) == 2 else None
 
     def _degree_groups(self, table: str, key: str) -> IntArray:
-        target = self.plan.database[table].key[key].target
-        domain = degree_codecs(self.plan, target)[degree(table, key)].domain
+        domain = self.plan.compile().table[table].key[key].degree_codec.domain
         assert isinstance(domain, Bins)
         return np.array(domain.edges, dtype=np.int64)
 
     def expected_rows(self, scale: float) -> dict[str, float]:
         """About how many rows each table of a woven database has, without weaving it."""
         rows = {name: float(table.num_rows) for name, table in self.public.items()}
-        for name in weaving_order(self.plan):
+        for name in self.plan.compile().order:
             rows[name] = max(self.whole(name) * scale, 0.0)
             owning = self.plan.promise.owning.get(name)
             if owning is None or self.plan.table[name].public_rows is not None:
                 continue
-            target = self.plan.database[name].key[owning].target
-            if (name, owning) not in counted_keys(self.plan, target) or self.only_total(name, owning) is not None:
+            key = self.plan.compile().table[name].key[owning]
+            if not key.is_counted or self.only_total(name, owning) is not None:
                 continue
             rng = np.random.default_rng(0)
-            codes = self.tables[target].sample(_PILOT, rng)[degree(name, owning)]
+            codes = self.tables[key.target].sample(_PILOT, rng)[key.degree]
             drawn = self.agreeing(name, owning, self.degrees_by_code(name, owning, codes, rng), rng)
-            owned = rows[target] * float(drawn.mean())
+            owned = rows[key.target] * float(drawn.mean())
             rows[name] = min(owned, MOST_UNSEEN * max(rows[name], 1.0)) + rows[name] * (1 - self.share(name, owning))
         return rows

@@ -8,7 +8,6 @@ import numpy as np
 
 from dpweave.links.degrees import at_least, match_total, seen
 from dpweave.links.degrees_by_values import deal
-from dpweave.plan.relations import counted_keys, weaving_order
 from dpweave.schema.domain import degree, presence
 from dpweave.tables.external import ExternalTable
 from dpweave.weaving.blueprint import MOST_UNSEEN
@@ -98,7 +97,7 @@ class DrawnRows:
         wipe them out.
         """
         there: dict[str, bool] = {}
-        order = weaving_order(self._plan)
+        order = self._plan.compile().order
         for table in order:
             there[table] = self._state.rows[table] > 0 if table in self._state.rows else self._is_expected(table, there)
         for table in reversed(order):  # rows first that must lead somewhere, then where they must lead
@@ -110,8 +109,8 @@ class DrawnRows:
         """Whether a table is to have rows, by its size and by which owners are there."""
         size, own = self._blueprint.whole(name) * self._scale, self._plan.promise.owning.get(name)
         if own is not None:
-            target = self._plan.database[name].key[own].target
-            if (name, own) in counted_keys(self._plan, target) and not there[target]:
+            key = self._plan.compile().table[name].key[own]
+            if key.is_counted and not there[key.target]:
                 size *= 1 - self._blueprint.share(name, own)
         return self._state.part_of(name).share(size) > 0
 

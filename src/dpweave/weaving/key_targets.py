@@ -13,7 +13,6 @@ from dpweave.links.wiring.assign import assign_at_random
 from dpweave.links.wiring.constraints import NewPairs, NotItself, SameGroup, repeated
 from dpweave.links.wiring.repeated_pairs import Pairs, Repeated, repeat, without_bad_links
 from dpweave.links.wiring.within_groups import UnitGroups, assign_within_groups
-from dpweave.plan.relations import relations, repeating_key
 from dpweave.schema.domain import Attribute
 from dpweave.schema.placeholders import room
 from dpweave.weaving.values import Values
@@ -174,8 +173,8 @@ def lead_away_from_itself(state: WeavingState, name: str, key: ForeignKey) -> No
 
 def repeat_pairs(state: WeavingState, name: str, *, share: float, error: float) -> Repeated | None:
     """Let rows of a junction exchange targets until the measured share of them repeats a pair; None without rows."""
-    key = repeating_key(state.plan, name)
-    relation = next(r for r in relations(state.plan) if (r.table, r.key) == (name, key))
+    compiled = state.plan.compile()
+    relation = compiled.relation[name, compiled.table[name].repeating_key or ""]
     owning = state.plan.promise.owning[name]
     owners, targets = state.links[name, owning], state.links[name, relation.key]
     rows = np.flatnonzero((owners >= 0) & (targets >= 0))
@@ -254,7 +253,7 @@ def _kinds(state: WeavingState, name: str, key: ForeignKey, group: IntArray) -> 
     apart, then those whose targets it cannot, so that what was learned stays; then those with the same columns of their
     own, whoever owns them; then all.
     """
-    found = [r for r in relations(state.plan) if (r.table, r.key, r.joint) == (name, key.name, None)]
+    found = [r for r in state.plan.compile().relations if (r.table, r.key, r.joint) == (name, key.name, None)]
     rows, left = state.rows[name], [a for r in found for _, a in r.left]
     right = [Attribute(a.column, a.path[1:]) for r in found for _, a in r.right]
     yield lambda _: _alike([group, *(state.seen(name, a) for a in left)], rows)

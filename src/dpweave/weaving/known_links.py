@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 from dpweave.budget.tasks import link_task
 from dpweave.links.link_method import Refittable
 from dpweave.links.relation_model import relation_model
-from dpweave.plan.relations import relations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from dpweave.plan.plan import Plan
+    from dpweave.plan.compiled import CompiledPlan
     from dpweave.privacy.release import Release
     from dpweave.privacy.window import Noisy
     from dpweave.weaving.link_problems import Unlinked
@@ -23,7 +22,7 @@ class KnownLinks:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: CompiledPlan,
         release: Release,
         fits: Mapping[tuple[str, str], Any],
         progress: Callable[[str, float], None] | None = None,
@@ -37,7 +36,7 @@ class KnownLinks:
         """Give a relation its links; none where nothing was measured."""
         relation, problem, degrees, rng = unlinked.relation, unlinked.problem, unlinked.degrees, unlinked.rng
         if self._progress is not None:
-            every = relations(self._plan)
+            every = self._plan.relations
             self._progress(f"{relation.table}.{relation.key}", every.index(relation) / len(every))
         name = link_task(relation).name
         measured: tuple[Noisy, ...] = (*self._release.find(name), *self._release.find_unit_sums(name))

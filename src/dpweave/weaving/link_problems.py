@@ -9,7 +9,6 @@ import numpy as np
 
 from dpweave.links.degrees import Degrees, match_total
 from dpweave.links.link_method import LinkProblem
-from dpweave.plan.relations import Relation, is_dictated
 from dpweave.schema.domain import Attribute
 from dpweave.tables.external import ExternalTable
 from dpweave.weaving.key_targets import unit_groups
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dpweave.arrays import FloatArray, IntArray
+    from dpweave.plan.relations import Relation
     from dpweave.weaving.blueprint import Blueprint
     from dpweave.weaving.drawn_rows import DrawnRows
     from dpweave.weaving.state import WeavingState
@@ -69,7 +69,7 @@ class LinkProblems:
             links = min(links, self._state.rows[key.target])
         same = start == key.target and len(rows) == self._state.rows[start]
         partners = self._state.rows[key.target] - same  # no row is led to itself
-        if not relation.learnable or not links or not partners or is_dictated(self._plan, relation.table, relation.key):
+        if not relation.learnable or not links or not partners or relation.is_dictated:
             return None, rows
         if relation.joint is not None:
             links = min(links, self._state.rows[start] * partners)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpweave.plan.relations import derived_codecs
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import Bins, Categories, Opaque, presence
 from dpweave.schema.encoding import encode_table
@@ -179,7 +178,7 @@ class WeavingState:
     def codec(self, base: str, attribute: Attribute, linked: Sequence[Path] = ()) -> Codec:
         """Return the codec of an attribute as seen from rows of ``base`` that lead somewhere by all of ``linked``."""
         table = self.plan.promise.graph.walk(base, attribute.path)
-        derived = derived_codecs(self.plan, table) if table not in self.plan.public else {}
+        derived = self.plan.compile().table[table].derived_codecs
         if attribute.column in derived:
             return derived[attribute.column]
         column = self.plan.table[table].column[attribute.column]

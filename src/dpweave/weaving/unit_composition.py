@@ -17,7 +17,6 @@ from dpweave.links.wiring.exchange import Effort, exchange
 from dpweave.links.wiring.unit_members import Members, Moves, Seekers, choose_members, draw_partners
 from dpweave.links.wiring.wire import wire
 from dpweave.links.wiring.within_groups import UnitGroups, assign_within_groups
-from dpweave.plan.relations import relations, seated_keys
 from dpweave.schema.domain import Attribute
 from dpweave.weaving.acyclic_keys import ordered_codes, time_along_links
 
@@ -45,7 +44,7 @@ def make_room(state: WeavingState, own: Relation, fits: Fits) -> None:
     rows; who exchanges places is drawn by what is known of rows and owners.
     """
     owners = state.links[own.table, own.key]
-    keys = seated_keys(state.plan, own.table)
+    keys = state.plan.compile().table[own.table].unit_keys
     seeks = np.zeros((len(owners), len(keys)), dtype=bool)
     for k, key in enumerate(keys):
         seeks[state.with_target(own.table, key), k] = True
@@ -154,10 +153,11 @@ def move_in(state: WeavingState, relation: Relation, fits: Fits, problem: LinkPr
     Only rows move that lead to nobody within their unit and that nobody is led to yet.
     """
     name, fit, groups = relation.table, fits.get((relation.table, relation.key)), problem.home
-    own = next(r for r in relations(state.plan) if (r.table, r.key) == (name, state.plan.promise.owning[name]))
+    compiled = state.plan.compile()
+    own = compiled.relation[name, state.plan.promise.owning[name]]
     owners = state.links[name, own.key]
     free = owners >= 0
-    for other in seated_keys(state.plan, name):
+    for other in compiled.table[name].unit_keys:
         free[state.with_target(name, other)] = False
         led = state.links[name, other] if (name, other) in state.links and other != relation.key else owners[:0]
         free[led[led >= 0]] = False

@@ -7,14 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpweave.links.wiring.assign import assign_at_random
-from dpweave.plan.relations import (
-    Relation,
-    is_dictated,
-    relations,
-    repeating_key,
-    seated_keys,
-    weaving_order,
-)
 from dpweave.weaving.acyclic_keys import break_circles
 from dpweave.weaving.declared_rules import keep_counts, keep_equal, keep_least_degrees
 from dpweave.weaving.drawn_rows import DrawnRows
@@ -39,6 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dpweave.arrays import IntArray
+    from dpweave.plan.relations import Relation
     from dpweave.schema.database import ForeignKey
     from dpweave.weaving.blueprint import Blueprint
     from dpweave.weaving.parts import Part, SharedRows
@@ -113,12 +106,12 @@ class Weaver:
         """Draw rows and give every foreign key its targets, by position. Yields each
         relation that has something to link; its links are taken when the next one is asked for.
         """
-        order = [name for name in weaving_order(self._plan) if name not in self._state.ready]
-        woven = relations(self._plan)
+        compiled = self._plan.compile()
+        order = [name for name in compiled.order if name not in self._state.ready]
         for name in order:
             for drawn in (name, *(key.target for key in self._plan.database[name].foreign_keys)):
                 self._rows.draw(drawn)
-            for relation in woven:
+            for relation in compiled.relations:
                 if relation.table == name:
                     yield from self._wire(relation)
             self._repeat(name)
@@ -147,7 +140,9 @@ class Weaver:
         uniques = [u for u in (table.primary_key, *table.unique) if set(u) & set(key.columns)]
         if not len(alone) or planned.role == "owning" or planned.within or key.target == name:
             return
-        if is_dictated(self._plan, name, key.name) or any(set(u) != set(key.columns) for u in uniques):
+        if self._plan.compile().table[name].key[key.name].is_dictated or any(
+            set(u) != set(key.columns) for u in uniques
+        ):
             return
         links = state.links[name, key.name]
         bound = 1 if uniques else planned.max_degree
@@ -186,7 +181,7 @@ class Weaver:
                 self._state.links[relation.table, name] = random_targets(
                     self._state, relation.table, name, degrees=self._rows.degrees(relation.table, name), rng=rng
                 )
-        self._seat(relation)
+        self._bring_together(relation)
         for name in names:
             if self._plan.table[relation.table].key[name].within:
                 self._bring_home(relation.table, name)
@@ -195,12 +190,12 @@ class Weaver:
             if not table.is_nullable(table.key[name]):
                 self._state.keep(relation.table, self._state.links[relation.table, name] >= 0)
 
-    def _seat(self, relation: Relation) -> None:
+    def _bring_together(self, relation: Relation) -> None:
         """Let rows that lead to each other within a unit be of the same one."""
-        seated = seated_keys(self._plan, relation.table)
-        if self._plan.promise.owning.get(relation.table) == relation.key and seated:
+        keys = self._plan.compile().table[relation.table].unit_keys
+        if self._plan.promise.owning.get(relation.table) == relation.key and keys:
             make_room(self._state, relation, self.fits)
-        elif relation.key in seated:
+        elif relation.key in keys:
             problem, rows = self._problems.problem(relation)
             if problem is not None:
                 move_in(self._state, relation, self.fits, problem, rows)
@@ -232,6 +227,6 @@ class Weaver:
         share, error = self._blueprint.repetitions[name]
         found = repeat_pairs(self._state, name, share=share, error=error)
         if found is not None and abs(found.wanted - found.reached) > 0.01:
-            key = repeating_key(self._plan, name)
+            key = self._plan.compile().table[name].repeating_key
             said = f"{name}: rows short of repeating a pair of {self._plan.promise.owning[name]} and {key} as measured"
             self.repairs[said] = round(abs(found.wanted - found.reached) * self._state.rows[name])
