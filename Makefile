@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test quick lint docs bench mutants clean
+.PHONY: demo test quick lint docs bench mutants faults clean
 
 $(VENV)/.ready: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -38,6 +38,10 @@ bench: $(VENV)/.dev
 # Plant bugs in the trusted core, one by one; fails if no test notices one. Writes docs/mutants.md.
 mutants: $(VENV)/.dev
 	$(BIN)/python -m tests.mutants
+
+# Kill fits at every durable step and at some 1,000 random ones; each must go on to the same model.
+faults: $(VENV)/.dev
+	DPWEAVE_FAULTS=200 $(BIN)/pytest -n 2 tests/faults tests/budget/test_kept_answers.py
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

@@ -91,6 +91,8 @@ def test_a_fit_that_is_killed_at_every_durable_step_ends_as_if_nothing_had_happe
     assert left == ["ledger.jsonl", "ledger.jsonl.lock", "model.dpw", "plan.toml", "shop.duckdb"]
 
 
-def test_kills_at_random_times(shop, again):
-    assert run("random", again, 1) > 2
+@pytest.mark.parametrize("seed", range(1, 1 + int(os.environ.get("DPWEAVE_FAULTS", "1"))))
+def test_kills_at_random_times(shop, again, seed):
+    died = run("random", again, seed)
+    assert died > 2 or seed > 1  # chance may let others through at once
     assert content(again)[0] == content(shop)[0]
