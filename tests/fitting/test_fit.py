@@ -255,11 +255,11 @@ def test_a_plan_keeps_what_is_not_modelled_out_of_the_release(model):
 
 
 def test_what_links_see_of_rows_weighs_in_their_table(plan):
-    seen = _linked(plan, "users")
+    seen = _linked(plan.compile(), "users")
     assert {s[-1] for s in seen} == {"#posts.author", "#members.member"}
     assert all(set(s[:-1]) <= {c.name for c in plan.table["users"].modelled} for s in seen)
     assert seen["age", "#members.member"] == 6  # with one of the group, and one of six more of the member and around
-    assert not _linked(plan, "groups")  # which own nothing
+    assert not _linked(plan.compile(), "groups")  # which own nothing
 
 
 @pytest.mark.parametrize("mechanism", ["mst", "aim"])

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 from dpweave.engines.spill import Spool
 from dpweave.engines.staging import workplace
-from dpweave.engines.stream import BATCH_ROWS
 from dpweave.errors import TargetError
 from dpweave.schema.arrow_types import arrow_schema
 
@@ -17,22 +16,6 @@ if TYPE_CHECKING:
 
     from dpweave.engines.source_base import Source
     from dpweave.schema.database import Database
-
-
-@runtime_checkable
-class Batched(Protocol):
-    """Tables that can be read in batches."""
-
-    def batches(self, name: str) -> Iterator[pa.RecordBatch]:
-        """Return all rows of a table in batches."""
-        ...
-
-
-def batches_of(tables: Mapping[str, pa.Table], name: str) -> Iterator[pa.RecordBatch]:
-    """Return the rows of a table in batches, whether or not the tables are in memory."""
-    if isinstance(tables, Batched):
-        return tables.batches(name)
-    return iter(tables[name].to_batches(max_chunksize=BATCH_ROWS))
 
 
 class StoredTables(Mapping[str, Any]):

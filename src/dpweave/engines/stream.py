@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -10,11 +10,27 @@ from dpweave.errors import TargetError
 from dpweave.schema.arrow_types import arrow_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from dpweave.schema.database import Table
 
 BATCH_ROWS = 65_536
+
+
+@runtime_checkable
+class Batched(Protocol):
+    """Tables that can be read in batches."""
+
+    def batches(self, name: str) -> Iterator[pa.RecordBatch]:
+        """Return all rows of a table in batches."""
+        ...
+
+
+def batches_of(tables: Mapping[str, pa.Table], name: str) -> Iterator[pa.RecordBatch]:
+    """Return the rows of a table in batches, whether or not the tables are in memory."""
+    if isinstance(tables, Batched):
+        return tables.batches(name)
+    return iter(tables[name].to_batches(max_chunksize=BATCH_ROWS))
 
 
 class Stream:

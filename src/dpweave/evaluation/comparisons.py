@@ -249,14 +249,14 @@ def degree_distances(plan: Plan, real: CodedDatabase, rivals: Mapping[str, Coded
     for table, name in real.links:
         if table in plan.public:
             continue
-        true, links = real.degrees(table, name), (real.links[table, name] >= 0).astype(np.uint8)
+        true, links = real.degrees(table, name), (real.links[table, name] >= 0).astype(np.int64)
         shown = {n: r for n, r in rivals.items() if n != INDEPENDENT}
         out.append(
             DegreeDistance(
                 f"{table}.{name} → {plan.database[table].key[name].target}",
                 {n: distances.ks_distance(true, r.degrees(table, name)) for n, r in shown.items()},
                 {
-                    n: distances.ks_distance(links, (r.links[table, name] >= 0).astype(np.uint8))
+                    n: distances.ks_distance(links, (r.links[table, name] >= 0).astype(np.int64))
                     for n, r in shown.items()
                 },
                 float(true.mean()) if len(true) else 0.0,

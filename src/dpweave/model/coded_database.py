@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpweave.engines.stored_tables import Batched, batches_of
+from dpweave.engines.stream import Batched, batches_of
 from dpweave.errors import UsageError
 from dpweave.schema.arrow_types import arrow_schema
 from dpweave.schema.codec import Codec

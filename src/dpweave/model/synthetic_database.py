@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dpweave.engines.stored_tables import batches_of
+from dpweave.engines.stream import batches_of
 from dpweave.weaving.parts import Parts
 
 if TYPE_CHECKING:
