@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from dpweave.privacy.window import Columns, NoisyMarginal, Window
     from dpweave.schema.domain import Bins
     from dpweave.tables.base import FittedTable, TableModel
-    from dpweave.tables.owned_row_counts import Rows
+    from dpweave.tables.owned_row_counts import DegreeCounts, Rows
 
 
 def fit(
@@ -210,7 +210,7 @@ def _learn_domains(
     plan: Plan,
     allocation: Allocation,
     known: Mapping[str, Rows],
-    degrees: Mapping[Task, NoisyMarginal],
+    degrees: Mapping[Task, DegreeCounts],
     public: dict[str, pa.Table],
     report: Progress,
 ) -> Plan:

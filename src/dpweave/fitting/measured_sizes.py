@@ -10,9 +10,13 @@ from dpweave.plan.relations import degree_codec, repetition_codec
 from dpweave.schema.domain import View, parse_repetition
 from dpweave.tables.owned_row_counts import (
     BAND,
+    FIRST_LOOK,
+    DegreeCounts,
     Rows,
     combined,
     degree_groups,
+    finer,
+    joined,
     kept_share,
     modest,
     with_declared,
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dpweave.budget.allocation import Allocation
-    from dpweave.plan.compiled import CompiledPlan
+    from dpweave.plan.compiled import CompiledKey, CompiledPlan
     from dpweave.plan.plan import Plan
     from dpweave.privacy.curator import Curator
     from dpweave.privacy.release import Release
@@ -45,21 +49,32 @@ def measure_sizes(curator: Curator, plan: CompiledPlan, allocation: Allocation, 
 
 def count_degrees(
     curator: Curator, plan: CompiledPlan, allocation: Allocation, report: Progress
-) -> dict[Task, NoisyMarginal]:
-    """Count how many rows owners have, in fine buckets and beyond any bound."""
+) -> dict[Task, DegreeCounts]:
+    """Count how many rows owners have, beyond any bound: in growing buckets first, then in
+    finer cells where owners are many.
+    """
     found = {}
     for name in plan.promise.private:
         for key in plan.table[name].counted_keys:
             task = Task("domains", name, key.degree)
             if task in allocation.tasks:
                 with report.step(f"learn how many {key.table} a row of {name} has"):
-                    curator.set_codec(name, task.item, degree_codec(key.table, key.name, key.fine_degrees))
-                    window = curator.window(View.of_table(name, (task.item,)), name=task.name)
-                    (found[task],) = window.measure([(task.item,)], rho=allocation.tasks[task])
+                    rho = allocation.tasks[task]
+                    first = _look(curator, task, key, key.fine_degrees, FIRST_LOOK * rho)
+                    second = _look(curator, task, key, finer(first, key.fine_degrees), (1 - FIRST_LOOK) * rho)
+                    found[task] = joined([first, second], key.fine_degrees)
     return found
 
 
-def known_sizes(plan: CompiledPlan, release: Release, degrees: Mapping[Task, NoisyMarginal]) -> dict[str, Rows]:
+def _look(curator: Curator, task: Task, key: CompiledKey, edges: tuple[int, ...], rho: float) -> NoisyMarginal:
+    """Count owners by degree in cells with these edges."""
+    curator.set_codec(task.table, task.item, degree_codec(key.table, key.name, edges))
+    window = curator.window(View.of_table(task.table, (task.item,)), name=task.name)
+    (counted,) = window.measure([(task.item,)], rho=rho)
+    return counted
+
+
+def known_sizes(plan: CompiledPlan, release: Release, degrees: Mapping[Task, DegreeCounts]) -> dict[str, Rows]:
     """How many rows of each private table bounds leave, by all counts of it: one unit
     moves degrees of owners by little, whatever the bound.
     """
@@ -79,7 +94,7 @@ def known_sizes(plan: CompiledPlan, release: Release, degrees: Mapping[Task, Noi
         task = Task("domains", key.target, key.degree)
         if task in degrees and out[name].sigma > 0:
             bound = plan.promise.bounds[name, key.name]
-            out[name] = combined(out[name], out[key.target], degrees[task], key.fine_degrees, bound=bound)
+            out[name] = combined(out[name], out[key.target], *degrees[task], bound=bound)
     for name, key in reversed(keys.items()):
         bound = plan.promise.bounds[name, key.name]
         out[name], out[key.target] = within_owners(out[name], out[key.target], bound=bound)
@@ -91,7 +106,7 @@ def known_sizes(plan: CompiledPlan, release: Release, degrees: Mapping[Task, Noi
 
 
 def _with_public_sizes(
-    plan: CompiledPlan, measured: Mapping[str, Rows], degrees: Mapping[Task, NoisyMarginal]
+    plan: CompiledPlan, measured: Mapping[str, Rows], degrees: Mapping[Task, DegreeCounts]
 ) -> dict[str, Rows]:
     """Add public numbers of rows, less those that bounds leave out, by what degrees tell: nothing else is counted."""
     out: dict[str, Rows] = {}
@@ -103,7 +118,7 @@ def _with_public_sizes(
             key, bound = plan.table[name].key[own], plan.promise.bounds[name, own]
             task = Task("domains", key.target, key.degree)
             if task in degrees:
-                kept[name] = kept_share(degrees[task], key.fine_degrees, bound=bound)
+                kept[name] = kept_share(*degrees[task], bound=bound)
             kept[name] *= kept[key.target]
             owners = out[key.target]
             if plan.table[name].is_centred and owners.rows > BAND * owners.sigma:
@@ -117,7 +132,7 @@ def group_degrees(
     plan: Plan,
     allocation: Allocation,
     name: str,
-    degrees: Mapping[Task, NoisyMarginal],
+    degrees: Mapping[Task, DegreeCounts],
     known: Mapping[str, Rows],
 ) -> Plan:
     """Group degrees so that the owner's table model can tell them apart."""
@@ -132,8 +147,7 @@ def group_degrees(
             l2 = max(curator.l2(View.of_table(name, (task.item,)), (task.item,)).values())
             noise = l2 * math.sqrt(max(len(others), 1) / (2 * spent_on_table))
             groups = degree_groups(
-                degrees[task],
-                key.fine_degrees,
+                *degrees[task],
                 bound=plan.promise.bounds[key.table, key.name],
                 noise=noise,
                 values=max(others, default=1),

@@ -58,6 +58,9 @@ _CLIFF = float(np.log(10.0))
 _WORTH_A_CUT = 1.05
 """How much more groups must explain to be one more."""
 
+_STEEPEST, _HALVINGS = 60.0, 50
+"""Powers that are tried: at these all rows have the least degree, or the largest. Halved so often they are exact."""
+
 UNKNOWN = Degrees()
 """Nothing is known of any degree."""
 
@@ -164,6 +167,37 @@ def match_total(degrees: IntArray, total: int, *, cap: int, rng: np.random.Gener
         raise UsageError(f"{len(degrees)} rows with at most {cap} links each cannot have {total}")
     wanted = degrees.astype(np.float64) if degrees.any() else np.ones(len(degrees))
     return whole(fill(wanted, np.full(len(degrees), float(cap)), float(total)), total, rng, shuffle=True)
+
+
+def reweighed(degrees: IntArray, total: int, rng: np.random.Generator) -> IntArray:
+    r"""Let degrees come more or less often, so that they add up to about ``total``; none comes that did not.
+
+    A degree D comes :math:`(1 + D)^t` times as often. Scaling all of them (:func:`match_total`) makes degrees that
+    nobody has: of owners with five or seven, some would have six. Rows keep their order by degree. Where degrees are
+    all alike, or the sum is out of their reach, they stay as they are.
+
+    >>> sorted(reweighed(np.array([1, 1, 1, 7, 7]), 23, np.random.default_rng(0)).tolist())
+    [1, 1, 7, 7, 7]
+    """
+    values, counts = np.unique(degrees, return_counts=True)
+    rows = len(degrees)
+    if len(values) < 2 or not values[0] * rows < total < values[-1] * rows:
+        return degrees
+    size = np.log1p(values) - np.log1p(values[-1])
+
+    def shares(t: float) -> FloatArray:
+        logs = np.log(counts) + t * size
+        mass = np.exp(logs - logs.max())
+        return np.asarray(mass / mass.sum())
+
+    low, high = -_STEEPEST, _STEEPEST
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if shares(middle) @ values * rows < total else (low, middle)
+    out = np.empty_like(degrees)
+    order = np.lexsort((rng.random(rows), degrees))
+    out[order] = np.repeat(values, whole(shares((low + high) / 2) * rows, rows, rng))
+    return out
 
 
 def at_least(degrees: IntArray, least: int, *, rng: np.random.Generator) -> IntArray:

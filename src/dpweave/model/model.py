@@ -25,7 +25,7 @@ from dpweave.privacy.certificate import Certificate
 from dpweave.schema.domain import presence, repetition
 from dpweave.schema.fake_values import require_faker
 from dpweave.tables.base import restore
-from dpweave.tables.owned_row_counts import degree_histogram
+from dpweave.tables.owned_row_counts import degree_histogram, joined
 from dpweave.weaving.blueprint import Blueprint
 from dpweave.weaving.known_links import KnownLinks
 from dpweave.weaving.parts import Part, Parts, SharedRows, Woven, divide
@@ -155,10 +155,10 @@ def degree_counts(plan: CompiledPlan, release: Release) -> dict[tuple[str, str],
     found = {}
     for table in plan.promise.private:
         for key in plan.table[table].counted_keys:
-            for marginal in release.find(Task("domains", table, key.degree).name):
-                groups, bound = key.planned.degree_edges, plan.promise.bounds[key.table, key.name]
-                if groups is not None:
-                    found[key.table, key.name] = degree_histogram(marginal, key.fine_degrees, groups, bound=bound)
+            looks = release.find(Task("domains", table, key.degree).name)
+            groups, bound = key.planned.degree_edges, plan.promise.bounds[key.table, key.name]
+            if looks and groups is not None:
+                found[key.table, key.name] = degree_histogram(*joined(looks, key.fine_degrees), groups, bound=bound)
     return found
 
 

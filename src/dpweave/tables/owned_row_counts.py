@@ -1,7 +1,12 @@
 r"""How many rows owners have: noisy counts of their degrees and of the rows themselves, put together.
 
 Clients of the wall. A table's rows are counted directly, with noise in proportion to the bound on what one unit owns,
-and owners are counted by their degree, in buckets up to a million. Both tell the number of rows within bounds.
+and owners are counted by their degree. Both tell the number of rows within bounds.
+
+Degrees are looked at twice. The first look counts owners in buckets that grow, up to a million, for a small part of the
+budget. The second counts all of them again, and cuts each bucket into as many cells as its noisy count lets stand out
+(:func:`finer`). Where owners are many, that is one cell per degree. Where they are few nothing is lost: a bucket that
+stays whole was counted twice, with the noise of the whole budget (:func:`joined`).
 """
 
 from __future__ import annotations
@@ -10,21 +15,27 @@ import math
 from bisect import bisect_left
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from dpweave.links.degrees import telling_cuts
+from dpweave.privacy.window import NoisyMarginal
 from dpweave.tables.learned_domains import BEYOND_DOUBT
 
 if TYPE_CHECKING:
-    from dpweave.arrays import FloatArray, IntArray
-    from dpweave.privacy.window import NoisyMarginal
+    from collections.abc import Sequence
 
+    from dpweave.arrays import FloatArray, IntArray
+
+FIRST_LOOK = 0.125
+"""Share of the budget of degrees for the first look. It only has to tell where owners are many; with a third instead of
+an eighth, noise in single degrees is an eighth larger, and else nothing changes.
+"""
 BUCKETS = 0.05
-"""Relative error of a sum of degrees by what their buckets do not tell."""
+"""Relative error of a sum of degrees by what buckets wider than one degree do not tell."""
 TAIL = 4
-"""How far, as a multiple of its beginning, the tail of degrees is taken to reach."""
+"""How far, as a multiple of its beginning, a tail of degrees is taken to go on where counts say that it does."""
 GROUPS = 6
 """Groups of degrees that a table model tells apart."""
 BAND = 2.5
@@ -38,6 +49,9 @@ DECLARED_DOUBT = 0.5
 """Relative error of a number of rows that a plan declares to be about right. It matters only where noise is of the
 size of the table: there anything from 0.3 to 1 keeps a table from vanishing, or from growing out of nothing.
 """
+
+DegreeCounts: TypeAlias = tuple[NoisyMarginal, tuple[int, ...]]
+"""Noisy numbers of owners by degree, and the edges of the cells they were counted in."""
 
 
 @dataclass(frozen=True)
@@ -158,6 +172,39 @@ def modest(child: Rows, owners: Rows, *, bound: int) -> Rows:
     return replace(child, rows=most) if most < child.rows <= BAND * child.sigma else child
 
 
+def finer(look: NoisyMarginal, edges: tuple[int, ...]) -> tuple[int, ...]:
+    """Edges of the second look: each bucket of the first in as many cells as would be beyond doubt if it were even.
+
+    >>> finer(NoisyMarginal(("n",), np.array([50, 900, 40]), 8.0), (4, 5, 10, 14))
+    (4, 5, 6, 7, 8, 9, 10, 12, 14)
+    """
+    least = BEYOND_DOUBT * look.sigma * math.sqrt(FIRST_LOOK / (1 - FIRST_LOOK))
+    out: list[int] = []
+    for (low, high), count in zip(pairwise(edges), look.counts.tolist(), strict=True):
+        cells = max(min(high - low, int(count / least)), 1)
+        out += [low + (high - low) * i // cells for i in range(cells)]
+    return (*out, edges[-1])
+
+
+def joined(looks: Sequence[NoisyMarginal], edges: tuple[int, ...]) -> DegreeCounts:
+    r"""Put both looks at degrees together: counts of the cells of the second, and their edges.
+
+    The p cells of a bucket have counts y with noise :math:`\sigma_2`, and the first look has their sum x with noise
+    :math:`\sigma_1`. By least squares each cell gets :math:`(x - \sum y) \sigma_2^2 / (\sigma_1^2 + p \sigma_2^2)`
+    more. Its noise is at most that of the second look.
+    """
+    if len(looks) == 1:  # models of earlier versions
+        return looks[0], edges
+    first, second = looks
+    fine = finer(first, edges)
+    starts = np.searchsorted(fine[:-1], edges[:-1])
+    cells = np.diff([*starts, len(fine) - 1])
+    gain = second.sigma**2 / (first.sigma**2 + cells * second.sigma**2)
+    counts = second.counts + np.repeat((first.counts - np.add.reduceat(second.counts, starts)) * gain, cells)
+    sigma = second.sigma * math.sqrt(1 - float(gain.min()))
+    return NoisyMarginal(second.columns, np.rint(counts).astype(np.int64), sigma), fine
+
+
 def _below(marginal: NoisyMarginal, edges: tuple[int, ...], *, end: int, bound: int) -> Rows | None:
     """Rows of owners with degrees below bucket ``end``, ``bound`` at most of each; None where nothing is beyond doubt.
 
@@ -166,7 +213,8 @@ def _below(marginal: NoisyMarginal, edges: tuple[int, ...], *, end: int, bound: 
     mean = [low if high - low < 2 else (high - low) / math.log(high / max(low, 1)) for low, high in pairwise(edges)]
     each = np.minimum(mean[:end], bound)
     rows, sigma = float(marginal.counts[:end] @ each), marginal.sigma * float(np.linalg.norm(each))
-    return Rows(rows, math.hypot(sigma, BUCKETS * rows)) if rows > 0 and sigma > 0 else None
+    wide = np.where(np.diff(edges[: end + 1]) > 1, np.maximum(marginal.counts[:end], 0), 0)
+    return Rows(rows, math.hypot(sigma, BUCKETS * float(wide @ each))) if rows > 0 and sigma > 0 else None
 
 
 def _unseen(owners: Rows, marginal: NoisyMarginal, end: int) -> Rows:
@@ -202,26 +250,20 @@ def degree_groups(
     a group are drawn from the fine counts afterwards. They are cut so that counts of rows per group, with the
     ``noise`` that a table model will have in them, tell most about the links of a column with ``values`` values.
 
-    The tail begins where the count of rows in some run of buckets above is beyond doubt: one bucket of mere noise near
-    a million would outweigh all rows there are. Larger degrees are part of it, and it reaches up to ``TAIL`` times its
-    beginning, and up to ``bound`` where owners are known to have more ``rows`` than that leaves room for. Where nothing
-    is beyond doubt, degrees up to ``bound`` are one group.
+    They end where evidence does (:func:`_shown`), and at ``bound`` where owners are known to have more ``rows`` than
+    that leaves room for. Where nothing is beyond doubt, degrees up to ``bound`` are one group.
     """
-    last, top = _tail(marginal), _top(marginal, edges)
-    if last == 0:
+    if _tail(marginal) == 0:
         return 0, min(bound, edges[-1] - 1) + 1
-    below = _below(marginal, edges, end=bisect_left(edges, top), bound=bound)
-    if bound + 1 > top and (below is None or rows > below.rows + BAND * below.sigma):
-        top = min(bound + 1, edges[-1])
-        last = bisect_left(edges, top) - 1
-    if last <= GROUPS + 1:
-        return (*edges[: last + 1], top)
-    counts = np.maximum(np.append(marginal.counts[:last], marginal.counts[last:].sum()), 0).astype(np.float64)
+    fine, counts = _shown(marginal, edges)
+    below = _below(marginal, edges, end=bisect_left(edges, fine[-1]), bound=bound)
+    if bound + 1 > fine[-1] and (below is None or rows > below.rows + BAND * below.sigma):
+        fine, counts = _up_to(marginal, edges, min(bound + 1, edges[-1]))
+    if len(counts) <= GROUPS + 2:
+        return fine
     owners = max(float(counts.sum()), 1.0)
-    # The tail's first bucket is where most of it is.
-    shown = (*edges[: last + 1], edges[last + 1])
-    cuts = telling_cuts(shown, counts / owners, rows=owners / max(values, 1), noise=noise, most=GROUPS - 1)
-    return (0, *cuts, top)
+    cuts = telling_cuts(fine, counts / owners, rows=owners / max(values, 1), noise=noise, most=GROUPS - 1)
+    return (0, *cuts, fine[-1])
 
 
 def _tail(marginal: NoisyMarginal) -> int:
@@ -241,43 +283,54 @@ def _tail(marginal: NoisyMarginal) -> int:
     return last
 
 
-def _end(marginal: NoisyMarginal) -> int:
-    """Where buckets that stand out of noise end: those beyond doubt, and others above them.
+def _end(marginal: NoisyMarginal, stop: int | None = None) -> int:
+    """Where buckets that stand out of noise end: those beyond doubt, and others above them, up to ``stop``.
 
     The further a bucket is from those that do, the more it must stand out: there are as
     many more between in which noise may.
     """
     end = _tail(marginal) + 1
     while True:
-        far = np.arange(1, len(marginal.counts) - end + 1)
-        more = np.flatnonzero(marginal.counts[end:] > (1 + np.sqrt(2 * np.log(far + 1))) * marginal.sigma)
+        far = np.arange(1, len(marginal.counts[end:stop]) + 1)
+        more = np.flatnonzero(marginal.counts[end:stop] > (1 + np.sqrt(2 * np.log(far + 1))) * marginal.sigma)
         if not len(more):
             return end
         end += int(more[-1]) + 1
 
 
-def _top(marginal: NoisyMarginal, edges: tuple[int, ...]) -> int:
-    """Where the tail of degrees is taken to end."""
+def _shown(marginal: NoisyMarginal, edges: tuple[int, ...]) -> tuple[tuple[int, ...], IntArray]:
+    """Cells of degrees and how many owners have them, up to where evidence ends.
+
+    First come those up to the last that is beyond doubt: one of mere noise near a million would outweigh all rows there
+    are. Then, up to ``TAIL`` times as far, those that stand out. Then the others up to there, as one cell, if
+    their count is above its own error: a long tail may be there though none of its cells stands out.
+    Above degrees of up to ``TAIL`` nothing less than beyond doubt is taken: next to them,
+    noise in few owners is many rows.
+    """
     last = _tail(marginal)
-    if edges[last + 1] - edges[last] == 1:
-        return edges[last + 1]
-    return min(max(TAIL * edges[last], edges[last + 1]), edges[-1])
+    top = TAIL * edges[last] if edges[last] > TAIL else 0
+    stop = max(bisect_left(edges, min(top, edges[-1])), last + 1)
+    end = _end(marginal, stop)
+    fine, counts = _up_to(marginal, edges, edges[end])
+    beyond = int(marginal.counts[end:stop].sum())
+    if stop > end and beyond > marginal.sigma * math.sqrt(stop - end):
+        return (*fine, edges[stop]), np.append(counts, beyond)
+    return fine, counts
+
+
+def _up_to(marginal: NoisyMarginal, edges: tuple[int, ...], top: int) -> tuple[tuple[int, ...], IntArray]:
+    """Cells of degrees below ``top`` and how many owners have them, never less than none."""
+    end = bisect_left(edges, top)
+    return edges[: end + 1], np.maximum(marginal.counts[:end], 0)
 
 
 def degree_histogram(
     marginal: NoisyMarginal, edges: tuple[int, ...], groups: tuple[int, ...], *, bound: int
 ) -> tuple[tuple[int, ...], IntArray]:
-    """Return the fine buckets of ``groups`` with their noisy counts; those of the tail but its first are one bucket.
-
-    The first bucket of the tail is there beyond doubt. Whether anything is above it is in
-    doubt, so only as many rows are drawn there as were counted up to the tail's end. Where the
-    number of rows says that something is, up to the ``bound``, counts tell how it is spread.
-    """
+    """Return the cells of degrees that ``groups`` are made of, and how many owners are in each."""
     if len(groups) == 2:
         return groups, np.maximum(marginal.counts.sum(keepdims=True), 0)
-    told = groups[-1] == bound + 1 and groups[-1] in edges
-    below = edges.index(groups[-1]) if told else _tail(marginal) + 1
-    fine = (*edges[:below], *sorted({edges[below], groups[-1]}))
-    beyond = marginal.counts[below : sum(e < groups[-1] for e in edges[:-1])].sum()
-    counts = np.append(marginal.counts[:below], beyond)[: len(fine) - 1]
-    return fine, np.maximum(counts, 0)
+    fine, counts = _shown(marginal, edges)
+    if fine[-1] != groups[-1]:  # the number of rows called for degrees up to the bound
+        fine, counts = _up_to(marginal, edges, min(bound + 1, edges[-1]))
+    return fine, counts

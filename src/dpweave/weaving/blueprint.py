@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpweave.links.degrees import degrees_of, match_total
+from dpweave.links.degrees import degrees_of, match_total, reweighed
 from dpweave.schema.domain import Bins, presence
 from dpweave.tables.external import ExternalTable
 
@@ -113,8 +113,8 @@ class Blueprint:
         wanted = min(max(kept, wanted - room), wanted + room)
         if presence(key) in self.plan.compile().table[table].presence_codecs:
             wanted = max(wanted, kept)
-        total = wanted * (degrees.sum() / kept if kept else 1.0)
-        return match_total(degrees, min(round(total), most * len(degrees)), cap=most, rng=rng)
+        total = min(round(wanted * (degrees.sum() / kept if kept else 1.0)), most * len(degrees))
+        return match_total(reweighed(degrees, total, rng), total, cap=most, rng=rng)
 
     def exactly(self, table: str, key: str, degrees: IntArray, total: int, rng: np.random.Generator) -> IntArray:
         """Scale degrees so that they add up to the ``total`` of a public number of
@@ -131,7 +131,8 @@ class Blueprint:
             most = min(most, planned.degree_cap)
         elif self.plan.neighbours == "record" and self.plan.on_excess == "refuse":
             most = min(most, self.plan.promise.bounds[table, key])
-        return match_total(degrees, min(total, most * len(degrees)), cap=most, rng=rng)
+        total = min(total, most * len(degrees))
+        return match_total(reweighed(degrees, total, rng), total, cap=most, rng=rng)
 
     def only_total(self, table: str, key: str) -> int | None:
         """The largest degree where nothing is known of degrees but their sum, else None."""
