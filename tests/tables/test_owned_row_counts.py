@@ -7,10 +7,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpweave.links.degrees import bucketed, degrees_of
+from dpweave.links.degrees import bucketed, degrees_of, reweighed
 from dpweave.plan.relations import ANY_DEGREE
 from dpweave.privacy.window import NoisyMarginal
-from dpweave.tables.owned_row_counts import BAND, Rows, combined, degree_groups, degree_histogram, kept_share
+from dpweave.tables.owned_row_counts import (
+    BAND,
+    FIRST_LOOK,
+    Rows,
+    combined,
+    degree_groups,
+    degree_histogram,
+    finer,
+    joined,
+    kept_share,
+)
 
 CELLS = len(ANY_DEGREE) - 1
 
@@ -75,6 +85,69 @@ def test_a_sharp_end_of_degrees_is_kept():
     made = degrees_of(bucketed(degrees, groups), np.array(groups), np.array(fine), counts, rng)
     assert (made > 7).mean() < 0.001
     assert made.mean() == pytest.approx(degrees.mean(), rel=0.02)
+
+
+def looks_at(
+    degrees: np.ndarray, sigma: float, rng: np.random.Generator, edges: tuple[int, ...] = ANY_DEGREE
+) -> list[NoisyMarginal]:
+    """Both looks at degrees, with noise ``sigma`` if one look had all of the budget."""
+    exact = np.bincount(bucketed(degrees, edges), minlength=len(edges) - 1)
+    first = noisy(exact, sigma / FIRST_LOOK**0.5, rng)
+    edges = finer(first, edges)
+    exact = np.bincount(bucketed(degrees, edges), minlength=len(edges) - 1)
+    return [first, noisy(exact, sigma / (1 - FIRST_LOOK) ** 0.5, rng)]
+
+
+def test_every_degree_comes_as_often_as_it_does_where_noise_allows_it() -> None:
+    """Many owners have five rows, seven, nine or twelve, and few six, eight or ten: buckets would even them out."""
+    rng = np.random.default_rng(7)
+    shares = np.array([21, 8, 6, 5, 8, 9, 3, 8, 2, 8, 3, 7, 11, 0.4, 1.1])
+    degrees = rng.choice(15, 30_000, p=shares / shares.sum())
+    buckets = tuple(sorted({*ANY_DEGREE, 15}))
+    marginal, edges = joined(looks_at(degrees, 40.0, rng, buckets), buckets)
+    groups = degree_groups(marginal, edges, bound=14, noise=40.0, values=7)
+    fine, counts = degree_histogram(marginal, edges, groups, bound=14)
+    made = degrees_of(bucketed(degrees, groups), np.array(groups), np.array(fine), counts, rng)
+    sizes = [np.bincount(d, minlength=64) for d in (degrees, made)]
+    assert np.abs(sizes[0] - sizes[1]).sum() / 2 < 0.02 * len(degrees)
+    assert made.max() == 14
+
+
+def test_few_owners_keep_the_noise_of_one_look() -> None:
+    """Hardly a bucket of 300 owners under noise of 20 is cut, and both looks together are as good as one."""
+    degrees = np.random.default_rng(0).integers(1, 60, 300)
+    errors, cut = [], 0
+    for seed in range(300):
+        marginal, edges = joined(looks_at(degrees, 20.0, np.random.default_rng(seed)), ANY_DEGREE)
+        cut += edges != ANY_DEGREE
+        errors += (marginal.counts - np.bincount(bucketed(degrees, edges), minlength=len(edges) - 1)).tolist()
+        assert 20.0 <= marginal.sigma <= 20.0 * (1 - FIRST_LOOK) ** -0.5
+    assert cut <= 3
+    assert rms(errors) == pytest.approx(20.0, rel=0.03)
+
+
+def test_both_looks_together_are_the_least_squares_of_both() -> None:
+    degrees = np.random.default_rng(0).geometric(1 / 12, 4000)
+    first, second = looks_at(degrees, 5.0, np.random.default_rng(1))
+    marginal, edges = joined([first, second], ANY_DEGREE)
+    sums = np.zeros((CELLS, len(edges) - 1))
+    sums[np.searchsorted(ANY_DEGREE, edges[:-1], side="right") - 1, np.arange(len(edges) - 1)] = 1.0
+    system = np.vstack([sums / first.sigma, np.eye(len(edges) - 1) / second.sigma])
+    seen = np.concatenate([first.counts / first.sigma, second.counts / second.sigma])
+    assert np.abs(marginal.counts - np.linalg.lstsq(system, seen, rcond=None)[0]).max() <= 0.5 + 1e-6
+
+
+@pytest.mark.parametrize("total", [1, 900, 2000, 3500, 10_000])
+def test_degrees_that_are_reweighed_come_nearer_to_a_total_and_are_never_new(total: int) -> None:
+    rng = np.random.default_rng(0)
+    degrees = rng.choice([0, 1, 5, 7], 500)
+    made = reweighed(degrees, total, rng)
+    assert set(made.tolist()) <= set(degrees.tolist())
+    if 0 < total < 3500:
+        assert made.sum() == pytest.approx(total, abs=7)
+        assert all(made[degrees < d].max(initial=0) <= made[degrees == d].min() for d in (1, 5, 7))
+    else:
+        assert made.tolist() == degrees.tolist()
 
 
 def combinations(
