@@ -645,3 +645,44 @@ def test_tables_that_must_lead_to_each_other_do_where_rows_are_left_out() -> Non
         assert_keys_hold(plan, made)
         assert len(made["store"]) > 120  # of about 130: a store whose chief was left out gets another
         assert made["staff"].store.value_counts().max() <= 3
+
+
+@pytest.mark.parametrize("method", ["random", "map"])
+def test_rows_of_owners_that_leave_later_are_not_spread_over_the_others(method: str) -> None:
+    # A house names one of its rooms, so that rooms are sized while all houses are there. Then a copy of three times the
+    # size has slots for a third of its houses. Every house has two rooms, and may have twelve.
+    rng = np.random.default_rng(5)
+    slot = KeyPlan(ForeignKey(("slot",), "slots", ("id",)), "attribute")
+    columns = (ColumnPlan(ID, None), KIND)
+    plan = Plan(
+        (
+            TablePlan("slots", columns, ("id",)),
+            TablePlan(
+                "houses",
+                (*columns, *(ColumnPlan(number(c, nullable=c == "hall"), None) for c in ("slot", "hall"))),
+                ("id",),
+                (("slot",),),
+                keys=(slot, key("hall", "rooms", "linking", 1, method=method)),
+            ),
+            TablePlan(
+                "rooms",
+                (*columns, ColumnPlan(number("house", nullable=False), None)),
+                ("id",),
+                keys=(key("house", "houses", "owning", 12, degree_cap=12, method=method),),
+            ),
+        ),
+        protect=("houses",),
+        public=("slots",),
+    )
+    rows = {n: frame(n, kind=rng.choice(list("abc"), n)) for n in (150, 300)}
+    source = {
+        "slots": rows[150],
+        "houses": rows[150].assign(slot=np.arange(150), hall=np.arange(150) * 2),
+        "rooms": rows[300].assign(house=np.arange(300) // 2),
+    }
+    made = dw.fit(source, plan, epsilon=50.0, delta=1e-5, insecure_seed=0).sample(scale=3.0, seed=1).to_pandas()
+    assert_keys_hold(plan, made)
+    assert 100 < len(made["houses"]) <= 150
+    rooms = made["rooms"].house.value_counts()
+    assert rooms.max() <= 3, rooms.value_counts()
+    assert 0.9 < len(made["rooms"]) / (2 * len(made["houses"])) < 1.1
