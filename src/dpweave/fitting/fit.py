@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dpweave.plan.compiled import CompiledPlan
+    from dpweave.plan.entries import TablePlan
     from dpweave.plan.plan import Plan
     from dpweave.privacy.ledger import Ledger
     from dpweave.privacy.window import Columns, NoisyMarginal, Window
@@ -85,7 +86,7 @@ def fit(
     allocation = allocate(plan, epsilon=epsilon, delta=delta)
     require_faker(plan.placeholders)
     plan, brought = bring(plan, external)
-    models = {name: (_model(plan, name, brought), _structure(plan, name)) for name in plan.promise.private}
+    models = {name: (_model(plan.table[name], brought), _structure(plan.table[name])) for name in plan.promise.private}
     report = reporter(progress)
     if resume and ledger is None:
         raise UsageError("resume needs the ledger of the fit that was cut off: its answers were kept beside it")
@@ -94,7 +95,7 @@ def fit(
         plan.require(opened.catalogue)
         opened.declare(plan.database)
         limit = Budget(allocation.rho, allocation.spent_delta)
-        bound = _bound(plan, opened.name, epsilon, delta, brought, insecure_seed)
+        bound = _bound(plan.to_toml(), opened.name, epsilon, delta, brought, insecure_seed)
         earlier = find(ledger, bound) if resume and ledger is not None else None
         run = begin(
             ledger,
@@ -128,7 +129,7 @@ def fit(
             for name, (model, known) in models.items()
         }
         elsewhere = _charge_external(book, plan, brought)
-        measure_sizes(curator, plan.compile(), allocation, report)
+        measure_sizes(curator, plan.compile().table, allocation, report)
         degrees = count_degrees(curator, plan.compile(), allocation, report)
         known = known_sizes(plan.compile(), curator.release, degrees)
         sizes = {name: rows.used for name, rows in known.items()}
@@ -149,18 +150,18 @@ def fit(
             plan.promise, book, delta=delta, insecure=curator.insecure, evidence=found, external=elsewhere
         )
         declared = {t.name: t.public_rows for t in plan.tables if t.public_rows is not None}
-        said = (*said_of_sizes(declared, neighbours=plan.neighbours), *remarks(plan), *said_of_lost(again))
+        said = (*said_of_sizes(declared, neighbours=plan.neighbours), *remarks(plan.tables), *said_of_lost(again))
         certificate = replace(certificate, caveats=(*certificate.caveats, *said))
     return Model(blueprint, certificate, curator.release, mechanisms, fits, None if kept is None else kept.path)
 
 
 def _bound(
-    plan: Plan, source: str, epsilon: float, delta: float, brought: Mapping[str, ExternalRows], seed: int | None
+    plan: str, source: str, epsilon: float, delta: float, brought: Mapping[str, ExternalRows], seed: int | None
 ) -> dict[str, str]:
     """Return what decides which questions a fit asks, as digests and plain words; answers belong to it."""
     rows = [(t, c, codes.tobytes()) for t, r in sorted(brought.items()) for c, codes in sorted(r.codes.items())]
     return {
-        "plan": hashlib.sha256(plan.to_toml().encode()).hexdigest(),
+        "plan": hashlib.sha256(plan.encode()).hexdigest(),
         "source": source,
         "epsilon": repr(float(epsilon)),
         "delta": repr(float(delta)),
@@ -169,23 +170,22 @@ def _bound(
     }
 
 
-def _model(plan: Plan, name: str, brought: Mapping[str, ExternalRows]) -> TableModel:
+def _model(table: TablePlan, brought: Mapping[str, ExternalRows]) -> TableModel:
     """Return the table model of a table; what cannot be made is refused, before anything is spent."""
-    return table_model(plan.table[name].mechanism, **({"codes": brought[name].codes} if name in brought else {}))
+    return table_model(table.mechanism, **({"codes": brought[table.name].codes} if table.name in brought else {}))
 
 
-def _structure(plan: Plan, name: str) -> Structure:
+def _structure(table: TablePlan) -> Structure:
     """Return the size limits of a table's model; columns that they cannot hold are
     refused, before anything is spent.
     """
-    table = plan.table[name]
     structure = Structure() if table.model_cells is None else Structure(max_model_cells=table.model_cells)
     declared = {c.name: c for c in table.modelled if not isinstance(c.domain, Learn | None)}
     shape = {n: size(c.domain, nullable=c.column.nullable) for n, c in declared.items()}  # type: ignore[arg-type]
     try:
         structure.require_room(shape, cells=sum(shape.values()))
     except PlanError as error:
-        raise PlanError(f"table {name!r}: {error}") from None
+        raise PlanError(f"table {table.name!r}: {error}") from None
     return structure
 
 
@@ -244,7 +244,7 @@ def _learn_domain(
 ) -> Domain:
     column = plan.table[task.table].column[task.item].column
     rho = allocation.tasks[task]
-    if is_category(plan.compile(), task):
+    if is_category(plan.compile().table[task.table], task):
         found = curator.discover(task.table, task.item, what=task.name, rho=rho, delta=allocation.category_delta)
         return categories_from(found)
     if not column.type.ordered:
