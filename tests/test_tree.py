@@ -15,7 +15,6 @@ import dpweave
 SOURCES = Path(dpweave.__file__).parent
 MOST_MODULES = 14
 MOST_AT_THE_TOP = 6
-PLANS = {"Plan", "DeclaredPlan", "CompiledPlan"}
 ENGINE_PARTS = {"catalogue", "types", "source", "sink"}
 """Every engine's folder has these."""
 
@@ -98,31 +97,6 @@ def test_rooms_can_be_seen_at_once():
 def test_no_two_modules_have_one_name():
     names = Counter(path.stem for path in modules().values() if path.stem not in {"__init__", *ENGINE_PARTS})
     assert [name for name, times in names.items() if times > 1] == []
-
-
-def lookups(text: str) -> list[str]:
-    """Functions that take a whole plan and need one fact of it."""
-    found = []
-    for function in (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)):
-        for parameter in (*function.args.args, *function.args.kwonlyargs):
-            kind = "" if parameter.annotation is None else ast.unparse(parameter.annotation)
-            if kind not in PLANS:
-                continue
-            held = [n for n in ast.walk(function) if isinstance(n, ast.Name) and n.id == parameter.arg]
-            taken = [
-                n.attr
-                for n in ast.walk(function)
-                if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id == parameter.arg
-            ]
-            if len(held) == len(taken) and len(set(taken)) < 2:
-                found.append(function.name)
-    return found
-
-
-def test_no_function_takes_the_whole_plan_to_look_one_thing_up():
-    text = "def one(plan: Plan): return plan.table['a'].rows\ndef two(plan: Plan): return plan.table, plan.k"
-    assert lookups(text) == ["one"]
-    assert {name: at for name, path in modules().items() if (at := lookups(path.read_text(encoding="utf-8")))} == {}
 
 
 def test_every_room_says_what_lives_in_it():

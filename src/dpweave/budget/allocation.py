@@ -74,7 +74,7 @@ def allocate(plan: Plan, *, epsilon: float, delta: float) -> Allocation:
     _require_served(compiled)
     todo = tasks(compiled)
     reach = {task: touched(compiled, task) for task in todo}
-    categories = [t for t in todo if is_category(compiled.table[t.table], t)]
+    categories = [t for t in todo if is_category(compiled, t)]
     elsewhere = sum(declared_costs(plan).values(), Cost.zero())
     used = max(elsewhere.delta.values(), default=0.0)
     for_categories = subtract(delta, used) * plan.shares.delta_domains if categories else 0.0

@@ -9,7 +9,7 @@ from dpweave.privacy.sensitivity import movement
 from dpweave.schema.domain import Attribute, Learn, View, newcomer, parse_repetition, repetition
 
 if TYPE_CHECKING:
-    from dpweave.plan.compiled import CompiledPlan, CompiledTable
+    from dpweave.plan.compiled import CompiledPlan
     from dpweave.plan.relations import Relation
     from dpweave.plan.workloads import Joined
 
@@ -90,9 +90,9 @@ def popularity_task(relation: Relation) -> Task:
     return Task("links", relation.table, newcomer(relation.key))
 
 
-def is_category(table: CompiledTable, task: Task) -> bool:
+def is_category(plan: CompiledPlan, task: Task) -> bool:
     """Whether a task learns a list of categories, which costs delta too."""
-    column = table.planned.column.get(task.item)
+    column = plan.table[task.table].planned.column.get(task.item)
     return task.group == "domains" and column is not None and column.column.type.kind == "text"
 
 

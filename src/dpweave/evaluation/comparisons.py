@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from dpweave.arrays import FloatArray, IntArray
     from dpweave.model.coded_database import CodedDatabase
-    from dpweave.plan.entries import TablePlan
     from dpweave.plan.plan import Plan
 
 MOST_WORKLOADS = 600
@@ -99,9 +98,9 @@ class Score:
     meaning: str
 
 
-def usable_columns(table: TablePlan) -> tuple[str, ...]:
+def usable_columns(plan: Plan, table: str) -> tuple[str, ...]:
     """Columns of a table with values to compare."""
-    return tuple(c.name for c in table.columns if c.domain is not None and not isinstance(c.domain, Opaque))
+    return tuple(c.name for c in plan.table[table].columns if c.domain is not None and not isinstance(c.domain, Opaque))
 
 
 def crossings(plan: Plan) -> tuple[Crossing, ...]:
@@ -113,7 +112,7 @@ def crossings(plan: Plan) -> tuple[Crossing, ...]:
     """
 
     def side(table: str, path: tuple[str, ...]) -> tuple[Attribute, ...]:
-        return tuple(Attribute(c, path) for c in usable_columns(plan.table[plan.promise.graph.walk(table, path)]))
+        return tuple(Attribute(c, path) for c in usable_columns(plan, plan.promise.graph.walk(table, path)))
 
     out = []
     for table in plan.database:
@@ -151,15 +150,16 @@ REAL = "real"
 
 
 def within_errors(
-    planned: TablePlan,
+    plan: Plan,
     real: CodedDatabase,
     rivals: Mapping[str, CodedDatabase],
+    table: str,
     *,
     k: int,
     rng: np.random.Generator,
 ) -> list[WorkloadError]:
     """Errors over sets of 1 to k columns of one table."""
-    table, columns = planned.name, [Attribute(c) for c in usable_columns(planned)]
+    columns = [Attribute(c) for c in usable_columns(plan, table)]
     if not columns or not real.rows[table]:
         return []
     databases = {REAL: real, SYNTHETIC: rivals[SYNTHETIC], INDEPENDENT: rivals[INDEPENDENT]}

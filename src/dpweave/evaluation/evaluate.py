@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from dpweave.plan.entries import TablePlan
     from dpweave.plan.plan import Plan
     from dpweave.schema.database import Column, Type
     from dpweave.schema.domain import Domain
@@ -101,7 +100,7 @@ def evaluate(
         stored = StoredTables(opened, plan.database)
         with steps.step("read the real tables"):
             plan = resolved(plan, stored)
-            goal = _target(plan.table, target)
+            goal = _target(plan, target)
             real = encode(plan, stored)
         small = learners and sum(real.rows.values()) <= MOST_SDMETRICS_ROWS
         real_tables = dict(stored) if small else None
@@ -119,7 +118,7 @@ def evaluate(
     with steps.step("compare tables"):
         for i, name in enumerate(private):
             steps.inside(name, i / len(private))
-            errors += within_errors(plan.table[name], real, rivals, k=k, rng=rng)
+            errors += within_errors(plan, real, rivals, name, k=k, rng=rng)
     retentions, associations, ways = [], [], crossings(plan)
     with steps.step("compare across keys"):
         for i, crossing in enumerate(ways):
@@ -150,13 +149,13 @@ def evaluate(
     )
 
 
-def _target(tables: Mapping[str, TablePlan], target: str | None) -> tuple[str, str] | None:
+def _target(plan: Plan, target: str | None) -> tuple[str, str] | None:
     if target is None:
         return None
     table, _, column = target.rpartition(".")
-    if table not in tables:
-        raise UsageError(f"target {target!r} names no table of the plan: {nearest(table, tables)}")
-    usable = usable_columns(tables[table])
+    if table not in plan.table:
+        raise UsageError(f"target {target!r} names no table of the plan: {nearest(table, plan.table)}")
+    usable = usable_columns(plan, table)
     if column not in usable:
         raise UsageError(f"target {target!r} names no modelled column of {table!r}: {nearest(column, usable)}")
     return table, column

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpweave.evaluation.baselines import INDEPENDENT, RANDOM, SYNTHETIC
 from dpweave.evaluation.comparisons import REAL, Score, usable_columns
-from dpweave.schema.domain import Opaque
+from dpweave.schema.domain import Attribute
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from dpweave.arrays import FloatArray, IntArray
     from dpweave.model.coded_database import CodedDatabase
-    from dpweave.plan.entries import ColumnPlan, TablePlan
     from dpweave.plan.plan import Plan
 
 MOST_ROWS = 5000
@@ -78,7 +77,7 @@ def features(
     for path in paths:
         end = plan.promise.graph.walk(table, path)
         at = coded.position(table, path)[rows]
-        columns = [c for c in usable_columns(plan.table[end]) if path or c != without]
+        columns = [c for c in usable_columns(plan, end) if path or c != without]
         counted = [(t.name, k.name) for t, k in plan.promise.graph.incoming(end) if t.name not in plan.public]
         found += [_at(coded.codes[end, column], at) for column in columns]
         found += [_at(coded.degrees(child, key), at) for child, key in counted]
@@ -188,13 +187,13 @@ def entities(plan: Plan, coded: CodedDatabase, table: str, rows: IntArray) -> In
     """One row for each of some protected rows: its own codes, and for each table it owns
     directly the commonest code of each column.
     """
-    found = [coded.codes[table, c][rows].astype(np.int64) for c in usable_columns(plan.table[table])]
+    found = [coded.codes[table, c][rows].astype(np.int64) for c in usable_columns(plan, table)]
     for child, key in plan.promise.owning.items():
         if plan.database[child].key[key].target != table or child == table:
             continue
         found.append(coded.degrees(child, key)[rows])
         owner = coded.links[child, key]
-        for column in usable_columns(plan.table[child]):
+        for column in usable_columns(plan, child):
             size = coded.sizes[child, column]
             found.append(_commonest(owner, coded.codes[child, column], coded.rows[table], size)[rows])
     if not found:
@@ -271,7 +270,7 @@ def sdmetrics_quality(
         warnings.simplefilter("ignore")
         from sdmetrics.reports import QualityReport
 
-        truth, copy = ({n: _frame(t[n], plan.table[n]) for n in names} for t in (real, db))
+        truth, copy = ({n: _frame(plan, t[n], n) for n in names} for t in (real, db))
         found: dict[str, dict[str, float]] = {}
         for rival, frames in ((SYNTHETIC, copy), (RANDOM, _randomly_wired(copy, metadata, rng))):
             made = QualityReport()
@@ -302,7 +301,7 @@ def sdmetrics_metadata(plan: Plan, names: list[str]) -> tuple[dict[str, Any], li
     relationships = []
     for name in names:
         table = plan.database[name]
-        columns = {c.name: {"sdtype": _sdtype(c)} for c in plan.table[name].columns}
+        columns = {c.name: {"sdtype": _sdtype(plan, name, c.name)} for c in table.columns}
         tables[name] = {"columns": columns}
         if len(table.primary_key) == 1:
             tables[name]["primary_key"] = table.primary_key[0]
@@ -328,8 +327,9 @@ def sdmetrics_metadata(plan: Plan, names: list[str]) -> tuple[dict[str, Any], li
     return {"tables": tables, "relationships": relationships}, notes
 
 
-def _sdtype(planned: ColumnPlan) -> str:
-    if isinstance(planned.domain, Opaque | None):
+def _sdtype(plan: Plan, table: str, column: str) -> str:
+    planned = plan.table[table].column[column]
+    if planned.domain is None or Attribute(column).column not in usable_columns(plan, table):
         return "id"
     match planned.column.type.kind:
         case "integer" | "float" | "decimal":
@@ -342,13 +342,13 @@ def _sdtype(planned: ColumnPlan) -> str:
             return "categorical"
 
 
-def _frame(table: pa.Table, planned: TablePlan) -> Any:
+def _frame(plan: Plan, table: pa.Table, name: str) -> Any:
     import pandas as pd
 
     frame = table.to_pandas()
-    for column in planned.columns:
-        kind = column.column.type.kind
-        if _sdtype(column) == "datetime":
+    for column in plan.database[name].columns:
+        kind = column.type.kind
+        if _sdtype(plan, name, column.name) == "datetime":
             frame[column.name] = pd.to_datetime(frame[column.name], errors="coerce")
         elif kind == "decimal":
             frame[column.name] = frame[column.name].astype(float)

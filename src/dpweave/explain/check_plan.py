@@ -39,7 +39,7 @@ def check_plan(plan: Plan, source: object) -> tuple[Finding, ...]:
 
     with open_source(source) as opened:
         catalogue, left_out = opened.catalogue, opened.not_copied
-    found = [*_differences(plan, catalogue)]
+    found = [*_schema(plan, catalogue), *_not_in_plan(plan, catalogue)]
     for table in plan.tables:
         if table.name in catalogue:
             found += _keys(plan, table, catalogue[table.name])
@@ -52,12 +52,15 @@ def check_plan(plan: Plan, source: object) -> tuple[Finding, ...]:
     return tuple(sorted(found, key=lambda f: SEVERITIES.index(f.severity)))
 
 
-def _differences(plan: Plan, catalogue: Database) -> Iterable[Finding]:
-    """What the plan asks for and the source lacks, and what the plan leaves out: no copy will have it."""
+def _schema(plan: Plan, catalogue: Database) -> Iterable[Finding]:
     try:
         plan.require(catalogue)
     except PlanError as error:
         yield Finding("wrong", "schema", str(error))
+
+
+def _not_in_plan(plan: Plan, catalogue: Database) -> Iterable[Finding]:
+    """What the source has and the plan leaves out: no copy will have it."""
     for table in catalogue:
         if table.name not in plan.database:
             yield Finding("note", table.name, "the plan leaves this table out, so no copy has it")

@@ -124,7 +124,7 @@ def comments(
         | {
             "protect": _who(plan, added),
             "public": _public(plan),
-            "budget": (*BEFORE["budget"], *_price(plan.protect, explanation)),
+            "budget": (*BEFORE["budget"], *_price(plan, explanation)),
         },
         tables={t.name: _table(plan, t.name) for t in plan.tables},
         columns={
@@ -220,12 +220,14 @@ def _column(column: ColumnPlan, price: Learned | None, *, was: Column | None, pe
 PLACES = "; declared without places, so read as a float: decimal(12,2) would keep two"
 
 
-def _price(protect: tuple[str, ...], explanation: Explanation) -> tuple[str, ...]:
+def _price(plan: Plan, explanation: Explanation) -> tuple[str, ...]:
     """What all learned domains cost together, and that declaring them is free."""
     count = sum(item.kind != "degrees" for item in explanation.learned)
     if not count:
         return ()
-    part = max(sum(s.share for s in explanation.budget if s.group == "domains" and u in s.touches) for u in protect)
+    part = max(
+        sum(s.share for s in explanation.budget if s.group == "domains" and u in s.touches) for u in plan.protect
+    )
     return (
         (
             f"{count} domains are to be learned here, which takes {part:.0%} of the budget; declared ones are free."

@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from dpweave.plan.compiled import CompiledPlan, CompiledTable
     from dpweave.plan.entries import TablePlan
     from dpweave.plan.plan import Plan
-    from dpweave.plan.relations import Relation
     from dpweave.plan.relations import Relation as LinkedRelation
 
 
@@ -80,7 +79,7 @@ def explain(plan: Plan, *, epsilon: float, delta: float) -> Explanation:
         if (rows := belonging(promise, unit, table))
     )
     keys = tuple(
-        KeyOutlook(name, k.key.name, k.key.target, k.role, k.max_degree, _method(compiled.relations, name, k.key.name))
+        KeyOutlook(name, k.key.name, k.key.target, k.role, k.max_degree, _method(compiled, name, k.key.name))
         for name in promise.private
         for k in plan.table[name].keys
     )
@@ -154,7 +153,7 @@ def _sigma(plan: CompiledPlan, task: Task, rho: float) -> float | None:
             return None
         case "tables":
             rho = rho / len(plan.table[task.table].measured_columns)
-        case "domains" if is_category(plan.table[task.table], task):
+        case "domains" if is_category(plan, task):
             of = weighed(plan.promise, task.table)
             l2 = max(of.l2.values()) / of.length
         case "domains":
@@ -246,7 +245,7 @@ def _learnings(plan: CompiledPlan, allocation: Allocation) -> tuple[Learned, ...
         name = f"{task.table}.{task.item}"
         sigma = _sigma(plan, task, rho)
         assert sigma is not None
-        if is_category(plan.table[task.table], task):
+        if is_category(plan, task):
             of, delta = weighed(plan.promise, task.table), allocation.category_delta
             needed = math.ceil(_threshold(delta, sigma * of.length, of.alone) / of.length)
             found.append(Learned(name, "categories", rho, delta, sigma, needed, of.by_unit))
@@ -312,9 +311,9 @@ def _mechanism(plan: CompiledPlan, table: TablePlan, allocation: Allocation) -> 
     return chosen, why.removeprefix(f"{chosen}, ").rstrip(".")
 
 
-def _method(relations: Sequence[Relation], table: str, key: str) -> str:
+def _method(plan: CompiledPlan, table: str, key: str) -> str:
     """Return how a key's links are made; both keys of a pure junction are one relation."""
-    for relation in relations:
+    for relation in plan.relations:
         if relation.table == table and key in (relation.key, relation.joint):
             return relation.method if relation.is_learned else "random"
     return "random"

@@ -45,13 +45,12 @@ from dpweave.tables.woven import seen_through_links
 from dpweave.weaving.blueprint import Blueprint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa
 
     from dpweave.plan.compiled import CompiledPlan
-    from dpweave.plan.entries import TablePlan
     from dpweave.plan.plan import Plan
     from dpweave.privacy.ledger import Ledger
     from dpweave.privacy.window import Columns, NoisyMarginal, Window
@@ -62,10 +61,12 @@ if TYPE_CHECKING:
 
 def fit(
     source: object,
-    plan: Plan,
+    plan: Plan | None = None,
     *,
     epsilon: float,
-    delta: float,
+    delta: float = 1e-6,
+    protect: Sequence[str] | None = None,
+    public: Sequence[str] = (),
     ledger: str | Path | None = None,
     label: str | None = None,
     external: Mapping[str, object] | None = None,
@@ -75,6 +76,9 @@ def fit(
 ) -> Model:
     """Spend (epsilon, delta) once on ``source`` as ``plan`` says, and return a model that can be sampled forever.
 
+    For a first look, ``protect`` and ``public`` stand for a plan that :meth:`Plan.draft` makes of them; it is then in
+    ``model.plan``.
+
     ``ledger`` names the file that remembers what was spent; without one, only the certificate does. ``label`` says in
     the ledger who asked. ``external`` brings the rows of tables whose mechanism is ``external``: data frames or paths,
     by table; (epsilon, delta) includes what their makers declared. ``insecure_seed`` makes the noise repeatable, for
@@ -83,10 +87,11 @@ def fit(
     Every answer is kept beside the ledger until the model is saved. ``resume`` goes on with a fit of the same arguments
     that was cut off: what was answered is not asked again, and a charge whose answer was lost is paid once more.
     """
+    plan = _chosen(source, plan, protect, public)
     allocation = allocate(plan, epsilon=epsilon, delta=delta)
     require_faker(plan.placeholders)
     plan, brought = bring(plan, external)
-    models = {name: (_model(plan.table[name], brought), _structure(plan.table[name])) for name in plan.promise.private}
+    models = {name: (_model(plan, name, brought), _structure(plan, name)) for name in plan.promise.private}
     report = reporter(progress)
     if resume and ledger is None:
         raise UsageError("resume needs the ledger of the fit that was cut off: its answers were kept beside it")
@@ -95,7 +100,7 @@ def fit(
         plan.require(opened.catalogue)
         opened.declare(plan.database)
         limit = Budget(allocation.rho, allocation.spent_delta)
-        bound = _bound(plan.to_toml(), opened.name, epsilon, delta, brought, insecure_seed)
+        bound = _bound(plan, opened.name, epsilon, delta, brought, insecure_seed)
         earlier = find(ledger, bound) if resume and ledger is not None else None
         run = begin(
             ledger,
@@ -119,27 +124,27 @@ def fit(
         with report.step("check files, keys and bounds"):
             opened.require_whole(plan.database.names)
             curator.check()
-        public = {}
+        copied = {}
         for name in plan.public:
             with report.step(f"read public table {name}"):
-                public[name] = opened.whole(name)
+                copied[name] = opened.whole(name)
         rows = {name: external.codes for name, external in brought.items()}
         models = {
-            name: (model, with_zeros(plan, name, known, public, rows.get(name)))
+            name: (model, with_zeros(plan, name, known, copied, rows.get(name)))
             for name, (model, known) in models.items()
         }
         elsewhere = _charge_external(book, plan, brought)
-        measure_sizes(curator, plan.compile().table, allocation, report)
+        measure_sizes(curator, plan.compile(), allocation, report)
         degrees = count_degrees(curator, plan.compile(), allocation, report)
         known = known_sizes(plan.compile(), curator.release, degrees)
         sizes = {name: rows.used for name, rows in known.items()}
-        plan = _learn_domains(curator, plan, allocation, known, degrees, public, report)
+        plan = _learn_domains(curator, plan, allocation, known, degrees, copied, report)
         tables, mechanisms, longer = _fit_tables(curator, plan, allocation, sizes, models, report)
         blueprint = Blueprint(
             plan,
             sizes,
             tables,
-            public,
+            copied,
             degree_counts(plan.compile(), curator.release),
             repetitions(plan.compile(), curator.release),
             {name: rows.loose for name, rows in known.items()},
@@ -150,18 +155,18 @@ def fit(
             plan.promise, book, delta=delta, insecure=curator.insecure, evidence=found, external=elsewhere
         )
         declared = {t.name: t.public_rows for t in plan.tables if t.public_rows is not None}
-        said = (*said_of_sizes(declared, neighbours=plan.neighbours), *remarks(plan.tables), *said_of_lost(again))
+        said = (*said_of_sizes(declared, neighbours=plan.neighbours), *remarks(plan), *said_of_lost(again))
         certificate = replace(certificate, caveats=(*certificate.caveats, *said))
     return Model(blueprint, certificate, curator.release, mechanisms, fits, None if kept is None else kept.path)
 
 
 def _bound(
-    plan: str, source: str, epsilon: float, delta: float, brought: Mapping[str, ExternalRows], seed: int | None
+    plan: Plan, source: str, epsilon: float, delta: float, brought: Mapping[str, ExternalRows], seed: int | None
 ) -> dict[str, str]:
     """Return what decides which questions a fit asks, as digests and plain words; answers belong to it."""
     rows = [(t, c, codes.tobytes()) for t, r in sorted(brought.items()) for c, codes in sorted(r.codes.items())]
     return {
-        "plan": hashlib.sha256(plan.encode()).hexdigest(),
+        "plan": hashlib.sha256(plan.to_toml().encode()).hexdigest(),
         "source": source,
         "epsilon": repr(float(epsilon)),
         "delta": repr(float(delta)),
@@ -170,22 +175,34 @@ def _bound(
     }
 
 
-def _model(table: TablePlan, brought: Mapping[str, ExternalRows]) -> TableModel:
+def _chosen(source: object, plan: Plan | None, protect: Sequence[str] | None, public: Sequence[str]) -> Plan:
+    """Return the plan that was given, or draft one; either says who is protected, and never both."""
+    from dpweave.plan.plan import Plan as Drafter
+
+    if plan is None and protect:
+        return Drafter.draft(source, protect=protect, public=public)
+    if plan is None or protect is not None or public:
+        raise UsageError("fit takes a plan, or for a first look protect=[…] and perhaps public=[…], and never both")
+    return plan
+
+
+def _model(plan: Plan, name: str, brought: Mapping[str, ExternalRows]) -> TableModel:
     """Return the table model of a table; what cannot be made is refused, before anything is spent."""
-    return table_model(table.mechanism, **({"codes": brought[table.name].codes} if table.name in brought else {}))
+    return table_model(plan.table[name].mechanism, **({"codes": brought[name].codes} if name in brought else {}))
 
 
-def _structure(table: TablePlan) -> Structure:
+def _structure(plan: Plan, name: str) -> Structure:
     """Return the size limits of a table's model; columns that they cannot hold are
     refused, before anything is spent.
     """
+    table = plan.table[name]
     structure = Structure() if table.model_cells is None else Structure(max_model_cells=table.model_cells)
     declared = {c.name: c for c in table.modelled if not isinstance(c.domain, Learn | None)}
     shape = {n: size(c.domain, nullable=c.column.nullable) for n, c in declared.items()}  # type: ignore[arg-type]
     try:
         structure.require_room(shape, cells=sum(shape.values()))
     except PlanError as error:
-        raise PlanError(f"table {table.name!r}: {error}") from None
+        raise PlanError(f"table {name!r}: {error}") from None
     return structure
 
 
@@ -244,7 +261,7 @@ def _learn_domain(
 ) -> Domain:
     column = plan.table[task.table].column[task.item].column
     rho = allocation.tasks[task]
-    if is_category(plan.compile().table[task.table], task):
+    if is_category(plan.compile(), task):
         found = curator.discover(task.table, task.item, what=task.name, rho=rho, delta=allocation.category_delta)
         return categories_from(found)
     if not column.type.ordered:

@@ -131,7 +131,7 @@ def link(
             measured, scale = task.count(curator, plan, rho=counting)
         wanted = task.links(measured * scale) if m_syn is None else m_syn
         problem = replace(problem, links=wanted, links_measured=measured)
-        relation = task.relation(plan.compile().relations[0])
+        relation = task.relation(plan)
         with report.step("learn links"):
             window = curator.window(relation.view, name=link_task(relation).name)
             result = model.learn(window, problem, rho=learning, rng=rng, progress=report.inside)
@@ -283,8 +283,9 @@ class _Task:
             columns.append(ColumnPlan(column, domain))
         return TablePlan(side, tuple(columns), (key,))
 
-    def relation(self, relation: Relation) -> Relation:
-        """Return the relation of the plan as it was asked for."""
+    def relation(self, plan: Plan) -> Relation:
+        """Return the one relation there is."""
+        (relation,) = plan.compile().relations
 
         def given(side: tuple[tuple[str, Attribute], ...]) -> tuple[tuple[str, Attribute], ...]:
             return tuple((n, a) for n, a in side if parse_degree(a.column) is None)  # tables made elsewhere have none
@@ -319,7 +320,7 @@ class _Task:
 
     def rehearse(self, plan: Plan, model: LinkModel, m_syn: int | None) -> LinkProblem:
         """Raise what would be wrong with the request, before anything is spent; return it with a made-up link count."""
-        relation = self.relation(plan.compile().relations[0])
+        relation = self.relation(plan)
         if not relation.learnable:
             raise UsageError("both tables need at least one column besides their keys; there is nothing to correlate")
         columns = len(relation.left) + len(relation.right)
@@ -343,7 +344,7 @@ class _Task:
 
     def problem(self, plan: Plan, *, measured: float, links: int) -> LinkProblem:
         """State what is to be linked."""
-        relation = self.relation(plan.compile().relations[0])
+        relation = self.relation(plan)
         codes: dict[str, dict[str, IntArray]] = {}
         for side in ("left", "right"):
             table = plan.table["left" if self.selfish else side]
@@ -372,7 +373,7 @@ class _Task:
 
         Neighbours of the ``record`` kind have tables of the same sizes, so there sizes are public.
         """
-        relation = self.relation(plan.compile().relations[0])
+        relation = self.relation(plan)
         sizes = [self.arrows[s].num_rows for s in ("left", "right")]
         made = [self.arrows[f"synthetic_{s}"].num_rows for s in ("left", "right")]
         what = link_task(relation).name

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dpweave.budget.allocation import Allocation
-    from dpweave.plan.compiled import CompiledPlan, CompiledTable
+    from dpweave.plan.compiled import CompiledPlan
     from dpweave.plan.plan import Plan
     from dpweave.privacy.curator import Curator
     from dpweave.privacy.release import Release
@@ -31,13 +31,11 @@ if TYPE_CHECKING:
     from dpweave.progress import Progress
 
 
-def measure_sizes(
-    curator: Curator, tables: Mapping[str, CompiledTable], allocation: Allocation, report: Progress
-) -> None:
+def measure_sizes(curator: Curator, plan: CompiledPlan, allocation: Allocation, report: Progress) -> None:
     """Measure numbers of rows, and of rows that repeat a pair."""
     with report.step("measure sizes"):
         for task, rho in allocation.tasks.items():
-            view = tables[task.table].repetition_view
+            view = plan.table[task.table].repetition_view
             if view is not None and (key := parse_repetition(task.item)):
                 curator.set_codec(task.table, task.item, repetition_codec(key))
                 curator.measure(view, [(task.item,)], what=task.name, rho=rho)

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from dpweave.arrays import IntArray
     from dpweave.plan.compiled import CompiledTable
-    from dpweave.plan.entries import ColumnPlan, TablePlan
     from dpweave.plan.plan import Plan
     from dpweave.privacy.window import Window
 
@@ -46,10 +45,10 @@ def with_zeros(
     rules = [r for r in plan.constraints if isinstance(r, Allowed) and r.table == name]
     if not rules:
         return structure
-    structure = replace(structure, zeros=tuple(_zero(plan.table[name], rule, public) for rule in rules))
+    structure = replace(structure, zeros=tuple(_zero(plan, rule, public) for rule in rules))
     columns = dict.fromkeys(c for rule in rules for c in rule.columns)
     try:
-        require_structure({c: _codes(plan.table[name].column[c]) for c in columns}, structure)
+        require_structure({c: _codes(plan, name, c) for c in columns}, structure)
         if external is not None:
             require_kept(external, structure)
     except PlanError as error:
@@ -57,14 +56,15 @@ def with_zeros(
     return structure
 
 
-def _codes(planned: ColumnPlan) -> int:
+def _codes(plan: Plan, table: str, column: str) -> int:
+    planned = plan.table[table].column[column]
     assert isinstance(planned.domain, Categories)
     return size(planned.domain, nullable=planned.column.nullable)
 
 
-def _zero(table: TablePlan, rule: Allowed, public: Mapping[str, pa.Table]) -> StructuralZero:
-    mask = np.ones([_codes(table.column[c]) for c in rule.columns], dtype=np.bool_)
-    for code in codes_of(table, rule, combinations_of(rule, public)):
+def _zero(plan: Plan, rule: Allowed, public: Mapping[str, pa.Table]) -> StructuralZero:
+    mask = np.ones([_codes(plan, rule.table, c) for c in rule.columns], dtype=np.bool_)
+    for code in codes_of(plan, rule, combinations_of(rule, public)):
         mask[code] = False
     return StructuralZero(rule.columns, mask)
 
@@ -82,7 +82,7 @@ def with_dependencies(
     each = rho / max(sum(size > 1 for size in window.shape.values()), 1)
     for rule in settling_order(plan.constraints):
         clique = (*rule.columns, rule.dependent)
-        if rule.table != name or not is_modelled(plan.table[name], rule):
+        if rule.table != name or not is_modelled(plan, rule):
             continue
         cells = math.prod(window.shape[c] for c in clique)
         if cells > structure.max_cells or window.shape[rule.dependent] in (1, cells):

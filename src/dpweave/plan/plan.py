@@ -131,7 +131,7 @@ class Plan(DeclaredPlan):
             if isinstance(constraint, Allowed):
                 require_listed(self, constraint)
             if isinstance(constraint, Exactly):
-                require_possible_counts(self.table[constraint.table], constraint)
+                require_possible_counts(self, constraint)
             if isinstance(constraint, Equal):
                 require_free_key(self, constraint)
         check_together(self.constraints)

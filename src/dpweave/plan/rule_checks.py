@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from dpweave.plan.declared import DeclaredPlan
-    from dpweave.plan.entries import ColumnPlan, TablePlan
+    from dpweave.plan.entries import ColumnPlan
     from dpweave.schema.domain import Scalar
 
 
@@ -69,16 +69,17 @@ def require_listed(plan: DeclaredPlan, rule: Allowed) -> None:
         if rule.allowed not in plan.public:
             raise PlanError(f"{rule}: {rule.allowed!r} is private; only a public table can say what is allowed")
     else:
-        codes_of(table, rule, rule.allowed)
+        codes_of(plan, rule, rule.allowed)
     for other in plan.constraints:
-        if isinstance(other, Determined) and other.table == rule.table and not is_modelled(table, other):
+        if isinstance(other, Determined) and other.table == rule.table and not is_modelled(plan, other):
             both = {other.dependent} & {*rule.columns}
             if both:
                 raise PlanError(f"{rule} and {other} both decide {other.dependent!r}; drop one of them")
 
 
-def require_possible_counts(table: TablePlan, rule: Exactly) -> None:
+def require_possible_counts(plan: DeclaredPlan, rule: Exactly) -> None:
     """Refuse a rule on how often a value comes where targets may have too few rows, or the value is not listed."""
+    table = plan.table[rule.table]
     key, domain = table.key[rule.per], table.column[rule.column].domain
     if not isinstance(domain, Categories) or rule.value not in domain.values or domain.other or len(domain.values) < 2:
         raise PlanError(
@@ -113,9 +114,11 @@ def require_free_key(plan: DeclaredPlan, rule: Equal) -> None:
         here = plan.table[here].key[step].key.target
 
 
-def codes_of(table: TablePlan, rule: Allowed, combinations: Iterable[Sequence[Scalar | None]]) -> list[tuple[int, ...]]:
+def codes_of(
+    plan: DeclaredPlan, rule: Allowed, combinations: Iterable[Sequence[Scalar | None]]
+) -> list[tuple[int, ...]]:
     """Codes of the combinations that a rule allows; a value that its column does not have is refused by name."""
-    columns = [table.column[name] for name in rule.columns]
+    columns = [plan.table[rule.table].column[name] for name in rule.columns]
     places = []
     for column in columns:
         assert isinstance(column.domain, Categories)
@@ -139,12 +142,13 @@ def codes_of(table: TablePlan, rule: Allowed, combinations: Iterable[Sequence[Sc
     return found
 
 
-def is_modelled(table: TablePlan, rule: Determined) -> bool:
+def is_modelled(plan: DeclaredPlan, rule: Determined) -> bool:
     """Whether a table's model can hold a rule: rows with one code of ``columns`` have one value there.
 
     A model has no keys, and tells values apart only where each has a code of its own. Rows made elsewhere come as they
     are.
     """
+    table = plan.table[rule.table]
     columns = [table.column[name] for name in rule.columns]
     return (
         table.external is None

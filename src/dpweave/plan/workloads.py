@@ -17,10 +17,9 @@ from dpweave.plan.entries import WorkloadPlan
 from dpweave.schema.domain import Attribute, Opaque
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from dpweave.plan.declared import DeclaredPlan
-    from dpweave.plan.entries import TablePlan
     from dpweave.schema.domain import Path
 
 
@@ -57,10 +56,10 @@ def name_of(attribute: Attribute) -> str:
 
 def joined(plan: DeclaredPlan) -> tuple[Joined, ...]:
     """Find every declared workload in the schema; refuses what is not there, not modelled, or cannot be joined."""
-    return tuple(_find(plan, w) for declared in plan.workloads for w in _spelled_out(plan.table, declared))
+    return tuple(_find(plan, w) for declared in plan.workloads for w in _spelled_out(plan, declared))
 
 
-def _spelled_out(tables: Mapping[str, TablePlan], workload: WorkloadPlan) -> list[WorkloadPlan]:
+def _spelled_out(plan: DeclaredPlan, workload: WorkloadPlan) -> list[WorkloadPlan]:
     """Return one workload for every column that ``table.*`` stands for, each with its part of the weight."""
     starred = [c for c in workload.columns if c.endswith(".*")]
     if not starred:
@@ -68,9 +67,9 @@ def _spelled_out(tables: Mapping[str, TablePlan], workload: WorkloadPlan) -> lis
     if len(starred) > 1:
         raise PlanError(f"{workload} names two tables as a whole; name one, and columns of the others")
     table = starred[0].removesuffix(".*")
-    if table not in tables:
-        raise PlanError(f"{workload}: there is no table {table!r}: {nearest(table, tables)}")
-    counted = (c for c in tables[table].columns if not isinstance(c.domain, Opaque | None))
+    if table not in plan.table:
+        raise PlanError(f"{workload}: there is no table {table!r}: {nearest(table, plan.table)}")
+    counted = (c for c in plan.table[table].columns if not isinstance(c.domain, Opaque | None))
     columns = [name for c in counted if (name := f"{table}.{c.name}") not in workload.columns]
     if not columns:
         raise PlanError(f"{workload}: {table!r} has no further column that is counted; give one a domain")
@@ -80,7 +79,7 @@ def _spelled_out(tables: Mapping[str, TablePlan], workload: WorkloadPlan) -> lis
 
 def _find(plan: DeclaredPlan, workload: WorkloadPlan) -> Joined:
     columns = [_parse(plan, workload, text) for text in workload.columns]
-    base, ways = _base(plan.table, workload, columns)
+    base, ways = _base(plan, workload, columns)
     attributes = [Attribute(c.column, (*ways[c.table], *c.path)) for c in columns]
     while all(a.path for a in attributes) and len({a.path[0] for a in attributes}) == 1:
         base = plan.promise.graph.walk(base, attributes[0].path[:1])
@@ -96,7 +95,7 @@ def _parse(plan: DeclaredPlan, workload: WorkloadPlan, text: str) -> _Column:
     """Read ``table.column`` or ``table.key.….column``; names may hold dots themselves."""
     tables = sorted((t for t in plan.table if text.startswith(f"{t}.")), key=len, reverse=True)
     for table in tables:
-        for path, column in _readings(plan.table, table, text.removeprefix(f"{table}.")):
+        for path, column in _readings(plan, table, text.removeprefix(f"{table}.")):
             end = plan.table[plan.promise.graph.walk(table, path)]
             domain = end.column[column].domain
             if domain is None or isinstance(domain, Opaque):
@@ -112,21 +111,19 @@ def _parse(plan: DeclaredPlan, workload: WorkloadPlan, text: str) -> _Column:
     raise PlanError(f"{workload}: there is no column {text!r}: {nearest(text, known)}")
 
 
-def _readings(tables: Mapping[str, TablePlan], table: str, rest: str) -> Iterator[tuple[Path, str]]:
-    if rest in tables[table].column:
+def _readings(plan: DeclaredPlan, table: str, rest: str) -> Iterator[tuple[Path, str]]:
+    if rest in plan.table[table].column:
         yield (), rest
-    for name, key in tables[table].key.items():
+    for name, key in plan.table[table].key.items():
         if rest.startswith(f"{name}."):
-            for path, column in _readings(tables, key.key.target, rest.removeprefix(f"{name}.")):
+            for path, column in _readings(plan, key.key.target, rest.removeprefix(f"{name}.")):
                 yield (name, *path), column
 
 
-def _base(
-    tables: Mapping[str, TablePlan], workload: WorkloadPlan, columns: list[_Column]
-) -> tuple[str, dict[str, Path]]:
+def _base(plan: DeclaredPlan, workload: WorkloadPlan, columns: list[_Column]) -> tuple[str, dict[str, Path]]:
     """Return the table whose rows see all columns by the fewest steps, and the way from it to each named table."""
     named = tuple(dict.fromkeys(c.table for c in columns))
-    found = [(base, ways) for base in tables if (ways := _ways(tables, base, named))]
+    found = [(base, ways) for base in plan.table if (ways := _ways(plan, base, named))]
     if not found:
         raise PlanError(
             f"{workload}: no table leads to all of {', '.join(named)}, so their rows cannot be joined; "
@@ -145,7 +142,7 @@ def _base(
     return best[0]
 
 
-def _ways(tables: Mapping[str, TablePlan], base: str, named: tuple[str, ...]) -> dict[str, list[Path]] | None:
+def _ways(plan: DeclaredPlan, base: str, named: tuple[str, ...]) -> dict[str, list[Path]] | None:
     """All shortest ways by foreign keys from ``base`` to each of the named tables, or
     None where one is out of reach.
     """
@@ -154,7 +151,7 @@ def _ways(tables: Mapping[str, TablePlan], base: str, named: tuple[str, ...]) ->
     for _ in range(LONGEST_WAY):
         reached: dict[str, list[Path]] = {}
         for table in edge:
-            for name, key in tables[table].key.items():
+            for name, key in plan.table[table].key.items():
                 if key.key.target not in ways:
                     reached.setdefault(key.key.target, []).extend((*way, name) for way in ways[table])
         ways |= reached

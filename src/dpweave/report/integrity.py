@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 
     from dpweave.arrays import IntArray
     from dpweave.model.coded_database import CodedDatabase
-    from dpweave.plan.entries import KeyPlan, TablePlan
+    from dpweave.plan.entries import KeyPlan
     from dpweave.plan.plan import Plan
-    from dpweave.privacy.promise import Promise
     from dpweave.schema.database import Table
 
 
@@ -52,7 +51,7 @@ def check(
         found += _unique(table, tables)
         for key in plan.table[table.name].keys:
             found += _references(plan, tables, coded, table, key)
-        found += _cycles(plan.table[table.name], coded)
+        found += _cycles(plan, coded, table)
         if table.name in public:
             same = tables[table.name].equals(public[table.name])
             found.append(Check("public rows unchanged", table.name, same, "" if same else "rows differ"))
@@ -112,12 +111,12 @@ def _references(
     if KeyGraph(plan.database).kind(table.name, key) == "one-to-one":
         yield Check("one-to-one", where, most <= 1, f"at most {most} per {key.target}")
     elif planned.max_degree is not None and table.name not in plan.public and key.target not in plan.public:
-        yield from _bound(planned, where, most, entity=plan.neighbours == "entity")
+        yield from _bound(plan, planned, where, most)
     if planned.min_degree:
         few = int((coded.degrees(table.name, key.name) < planned.min_degree).sum())
         yield Check(f"at least {planned.min_degree} rows per target", where, few == 0, _rows(few))
     if planned.within:
-        here, there = (_units(plan.promise, coded, name) for name in (table.name, key.target))
+        here, there = (_units(plan, coded, name) for name in (table.name, key.target))
         away = int(((links >= 0) & (here != there[np.maximum(links, 0)])).sum()) if len(there) else 0
         yield Check("leads to a row of its own unit", where, away == 0, _rows(away))
     if key.target == table.name:
@@ -125,13 +124,13 @@ def _references(
         yield Check("no row leads to itself", where, own == 0, _rows(own))
 
 
-def _units(promise: Promise, coded: CodedDatabase, name: str) -> IntArray:
+def _units(plan: Plan, coded: CodedDatabase, name: str) -> IntArray:
     """Place of the unit that owns each row of a table; -1 where none does."""
-    return coded.position(name, tuple(key for _, key in promise.chain(name)))
+    return coded.position(name, tuple(key for _, key in plan.promise.chain(name)))
 
 
-def _cycles(table: TablePlan, coded: CodedDatabase) -> Iterator[Check]:
-    keys = [k.key.name for k in table.keys if k.acyclic]
+def _cycles(plan: Plan, coded: CodedDatabase, table: Table) -> Iterator[Check]:
+    keys = [k.key.name for k in plan.table[table.name].keys if k.acyclic]
     if keys:
         count = rows_in_cycles([coded.links[table.name, k] for k in keys])
         yield Check("no row is its own ancestor", f"{table.name} ({', '.join(keys)})", count == 0, _rows(count))
@@ -154,12 +153,13 @@ def rows_in_cycles(links: Sequence[IntArray]) -> int:
     return int(alive.sum())
 
 
-def _bound(planned: KeyPlan, where: str, most: int, *, entity: bool) -> Iterator[Check]:
+def _bound(plan: Plan, planned: KeyPlan, where: str, most: int) -> Iterator[Check]:
     """Compare degrees with the bound of a key.
 
     Under entity neighbours a bound limits what one unit adds to the counts, and a mandatory key needs a
     row all the same; the degrees of owners are measured beyond it, up to a cap of their own (PRIVACY §4).
     """
+    entity = plan.neighbours == "entity"
     limit = planned.degree_cap if entity and planned.role == "owning" else planned.max_degree
     if limit is not None:
         detail = f"at most {most:,} rows per {planned.key.target}, bound {limit:,}"

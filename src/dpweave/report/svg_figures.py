@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from dpweave.arrays import FloatArray
     from dpweave.plan.plan import Plan
     from dpweave.report.noisy_estimates import Distribution, Pair
-    from dpweave.schema.database import Database
 
 MOST_BARS = 16
 MOST_COLUMNS = 64
@@ -250,7 +249,7 @@ NODE, TALL, GAP, RISE = 150, 46, 24, 54
 
 def schema(plan: Plan, rows: Mapping[str, int], *, across: int) -> str:
     """Draw tables as boxes, targets above the tables that lead to them, at most ``across`` in a row."""
-    placed = _layout(plan.database, across)
+    placed = _layout(plan, across)
     width = across * NODE + (across - 1) * GAP + 48
     height = max(y for _, y in placed.values()) + TALL + 14
     edges = [
@@ -276,19 +275,19 @@ def describe_schema(plan: Plan) -> str:
     return f"Tables: {tables}. Keys: {keys or 'none'}."
 
 
-def _layout(database: Database, across: int) -> dict[str, tuple[float, float]]:
+def _layout(plan: Plan, across: int) -> dict[str, tuple[float, float]]:
     level: dict[str, int] = {}
-    for name in KeyGraph(database).order():
-        above = [level[k.target] for k in database[name].foreign_keys if k.target in level]
+    for name in KeyGraph(plan.database).order():
+        above = [level[k.target] for k in plan.database[name].foreign_keys if k.target in level]
         level[name] = max(above, default=-1) + 1
     wide = across * NODE + (across - 1) * GAP
     placed: dict[str, tuple[float, float]] = {}
     line = 0
     for depth in range(max(level.values()) + 1):
-        names = [n for n in database.names if level[n] == depth]
+        names = [n for n in plan.database.names if level[n] == depth]
 
         def middle(name: str) -> float:
-            found = [placed[k.target][0] for k in database[name].foreign_keys if k.target in placed]
+            found = [placed[k.target][0] for k in plan.database[name].foreign_keys if k.target in placed]
             return sum(found) / len(found) if found else wide / 2
 
         names.sort(key=middle)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dpweave.arrays import FloatArray
-    from dpweave.plan.entries import TablePlan
+    from dpweave.plan.plan import Plan
     from dpweave.privacy.window import NoisyMarginal
     from dpweave.schema.database import Type
 
@@ -448,9 +448,9 @@ def rows_needed(kind: Type, learn: Learn, sigma: float) -> float:
     return ENOUGH * sigma * math.sqrt((len(far_points(kind, learn)) - 1) * sum(LOOK) / LOOK[0])
 
 
-def remarks(tables: Sequence[TablePlan]) -> tuple[str, ...]:
+def remarks(plan: Plan) -> tuple[str, ...]:
     """What readers of a copy must know about the ranges of its columns, once they are learned."""
-    columns = [(f"{t.name}.{c.name}", c.domain) for t in tables for c in t.columns if isinstance(c.domain, Bins)]
+    columns = [(f"{t.name}.{c.name}", c.domain) for t in plan.tables for c in t.columns if isinstance(c.domain, Bins)]
     coarse = ", ".join(name for name, bins in columns if bins.learned == "coarse")
     unknown = ", ".join(f"{n} ({b.edges[0]} to {b.edges[-1]})" for n, b in columns if b.learned == "not")
     said = []
