@@ -32,6 +32,10 @@ test: lint
 quick: $(VENV)/.dev
 	$(BIN)/pytest -n 2 -m "not slow" -x
 
+# The site, in build/site. (The theme's notice about its successor: docs/decisions/theme.md.)
+docs: $(VENV)/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 bench: $(VENV)/.dev
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 

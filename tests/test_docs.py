@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
@@ -16,6 +17,8 @@ from threading import Thread
 import pytest
 
 from dpweave.cli import demo
+from dpweave.plan.plan import Plan
+from tests import plan_reference
 from tests.browsing import WIDTHS, brightness, chromium, requested, show, unreadable
 
 ROOT = Path(__file__).parent.parent
@@ -101,6 +104,27 @@ def test_toml_in_the_text_is_toml(page):
         tomllib.loads(text)
 
 
+def test_the_reference_of_the_plan_is_made_from_the_code():
+    """``python -m tests.plan_reference`` writes it again."""
+    assert plan_reference.PAGE.read_text() == plan_reference.page()
+    Plan.from_toml(plan_reference.EXAMPLE)
+    for head, _, words, _ in plan_reference.SECTIONS:
+        for key, (_, _, example) in words.items():
+            assert list(tomllib.loads(example)) == [key], (head, key)
+
+
+def test_what_lawyers_are_told_of_epsilon_is_bayes_and_rounded_up():
+    rows = re.findall(
+        r"^\| ([\d.]+) \| ([\d.]+) % \| ([\d.]+) % \|$", (ROOT / "docs/for-lawyers.md").read_text(), re.MULTILINE
+    )
+    assert len(rows) == 6
+    for epsilon, *shown in rows:
+        for prior, text in zip((0.5, 0.1), shown, strict=True):
+            odds = prior / (1 - prior) * math.exp(float(epsilon))
+            last = 10.0 ** -len(text.partition(".")[2])
+            assert 0 <= float(text) - 100 * odds / (1 + odds) < last, (epsilon, text)
+
+
 def test_every_module_is_in_the_drawing_of_the_tree():
     drawn = (ROOT / "docs" / "how-it-works.md").read_text()
     for path in (ROOT / "src" / "dpweave").iterdir():
@@ -136,7 +160,8 @@ def site(tmp_path_factory):
     pytest.importorskip("mkdocstrings_handlers.python")
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
-    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    quiet = os.environ | {"NO_MKDOCS_2_WARNING": "1"}  # the theme's own notice, no warning about these pages
+    found = subprocess.run(command, cwd=ROOT, env=quiet, capture_output=True, text=True)
     assert found.returncode == 0, found.stderr
     assert "WARNING" not in found.stderr
     return folder

@@ -142,7 +142,7 @@ def test_every_json_output_has_a_schema_that_is_one():
 
 
 @pytest.mark.parametrize(
-    "command", ["", "draft", "check", "explain", "fit", "sample", "report", "run", "evaluate", "ledger", "demo"]
+    "command", ["", "draft", "check", "explain", "fit", "sample", "report", "run", "diff", "evaluate", "ledger", "demo"]
 )
 def test_help_teaches_and_fits_eighty_columns(call, command):
     code, out, _ = call(*command.split(), "--help")
@@ -557,12 +557,11 @@ def test_an_interrupt_cleans_up_and_says_what_was_spent(tmp_path):
     said = " ".join(child.before.split())
     assert "interrupted; nothing was written. Spent, and recorded in ledger.jsonl: rho" in said
     assert not (tmp_path / "m.dpw").exists()
-    assert sorted(p.name for p in tmp_path.iterdir()) == [
-        "ledger.jsonl",
-        "ledger.jsonl.lock",
-        "plan.toml",
-        "shop.duckdb",
-    ]
+    left = {p.name for p in tmp_path.iterdir()}
+    answers = [name for name in left if name.endswith(".answers")]  # what was answered is kept for --resume
+    assert len(answers) <= 1
+    assert ("go on with --resume" in said) == bool(answers)
+    assert left - set(answers) == {"ledger.jsonl", "ledger.jsonl.lock", "plan.toml", "shop.duckdb"}
 
 
 def test_piped_output_has_no_colour_and_no_bar(fitted, tmp_path):
@@ -584,3 +583,60 @@ def test_check_lists_what_is_risky_and_refuses_another_schema(call, clinic, tmp_
     code, out, _ = call("check", clinic / "plan.toml", tmp_path / "other", "--json")
     assert code == 3
     assert valid("check", out)["findings"][0]["severity"] == "wrong"
+
+
+# -- a first look, without a plan --------------------------------------------------------------------------------------
+
+
+def test_a_first_look_drafts_explains_and_leaves_the_plan(call, clinic, tmp_path):
+    out, ledger = tmp_path / "copy.sqlite", tmp_path / "l.jsonl"
+    look = ("run", clinic / "clinic.sqlite", "-o", out, "--epsilon", 50, "--ledger", ledger)
+    code, _, err = call(*look, "--yes")
+    assert (code, "--protect TABLE" in err) == (2, True)
+    code, _, err = call(*look, "--protect", "patients")
+    assert (code, "say --yes" in err) == (2, True)  # nobody is at the keyboard
+    code, _, err = call(*look, "--protect", "patients", "--plan", clinic / "plan.toml")
+    assert (code, "with --plan" in err) == (2, True)
+    assert not list(tmp_path.iterdir())
+    code, words, _ = call(*look, "--protect", "patients", "--yes")
+    assert code == 0
+    assert words.startswith("Drafted from the catalogue of")
+    assert "Protected: patients, each with at most 10 rows of visits." in words
+    assert {p.name for p in tmp_path.iterdir()} >= {"copy.sqlite", "copy.dpw", "copy.html", "copy.toml", "l.jsonl"}
+    code, _, err = call(*look, "--protect", "patients", "--yes", "--model", tmp_path / "m", "--report", tmp_path / "r")
+    assert (code, "exists already" in err) == (5, True)
+    code, text, _ = call(*look, "--protect", "patients", "--yes", "--force", "--json")
+    assert valid("run", text)["plan"] == str(tmp_path / "copy.toml")
+
+
+def test_a_first_look_asks_once_and_takes_no_for_an_answer(call, clinic, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    asked = []
+    monkeypatch.setattr(typer, "confirm", lambda words, **_: asked.append(words))
+    look = ("run", clinic / "clinic.sqlite", "-o", tmp_path / "copy.sqlite", "--epsilon", 2, "--protect", "patients")
+    code, _, words = call(*look, "--ledger", tmp_path / "l.jsonl")
+    assert (code, len(asked)) == (2, 1)
+    assert [p.name for p in tmp_path.iterdir()] == ["copy.toml"]  # nothing was spent
+    look_like = words.split("dpweave: nothing was spent")[0].splitlines()
+    assert (len(look_like) <= 10, max(map(len, look_like)) <= 80) == (True, True)
+    code, _, err = call(*look, "--resume")
+    assert (code, f"--plan {tmp_path / 'copy.toml'} --resume" in err) == (2, True)
+
+
+def test_diff_says_what_changes_in_promise_noise_and_worth(call, clinic, tmp_path):
+    plan, other = clinic / "plan.toml", tmp_path / "other.toml"
+    text = plan.read_text()
+    assert call("diff", plan, plan, "--epsilon", 1)[:2] == (
+        0,
+        "The two plans promise the same, cost the same and give the same.\n",
+    )
+    other.write_text(text.replace('["f", "m"]', '["f", "m", "x"]').replace("max_degree = 3", "max_degree = 2"))
+    code, text, _ = call("diff", plan, other, "--epsilon", 1, "--json")
+    found = {(c["part"], c["what"]): (c["first"], c["second"]) for c in valid("diff", text)["changes"]}
+    assert code == 0
+    assert found["plan", "tables.patients.columns.sex.domain"] == (["f", "m"], ["f", "m", "x"])
+    assert found["promise", "rows of visits that go with one row of patients, at most"] == (3, 2)
+    assert {part for part, _ in found} >= {"plan", "promise", "budget"}
+    words = call("diff", plan, other, "--epsilon", 1)[1]
+    assert "rows of visits that go with one row of patients, at most: 3 → 2" in " ".join(words.split())
+    assert max(map(len, words.splitlines())) <= 80

@@ -12,7 +12,7 @@ import pytest
 
 import dpweave as dw
 from dpweave.budget.spending import read
-from dpweave.errors import BudgetError
+from dpweave.errors import BudgetError, UsageError
 from dpweave.fitting.fit import _linked
 from dpweave.plan.plan import Plan
 from dpweave.privacy.ledger import set_cap
@@ -277,3 +277,18 @@ def test_no_weight_of_a_workload_stops_a_fit(mechanism, weight):
     model = dw.fit(frame, plan, epsilon=1.0, delta=1e-6, insecure_seed=1)
     assert model.certificate.epsilon == pytest.approx(1.0, abs=1e-9)
     assert set(model.sample(seed=1)["t"].column_names) == {"id", *columns}
+
+
+def test_a_first_look_needs_no_plan():
+    clinic = {
+        "patients": pa.table({"id": range(200), "sex": [i % 2 == 0 for i in range(200)]}),
+        "wards": pa.table({"id": range(3), "floor": [1, 1, 2]}),
+    }
+    model = dw.fit(clinic, protect=["patients"], public=["wards"], epsilon=20)
+    assert (model.plan.protect, model.plan.public) == (("patients",), ("wards",))
+    assert model.certificate.delta == 1e-6
+    assert abs(model.sample().rows["patients"] - 200) < 50
+    drafted = dw.Plan.draft(clinic, protect=["patients"], public=["wards"])
+    for wrong in ({}, {"public": ["wards"]}, {"plan": drafted, "protect": ["patients"]}, {"protect": []}):
+        with pytest.raises(UsageError, match="a plan, or for a first look"):
+            dw.fit(clinic, epsilon=1, **wrong)

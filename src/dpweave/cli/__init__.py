@@ -5,6 +5,7 @@ Lives here:
     ``options``: arguments and options that they share.
   - ``screen``: the words that a command prints. ``outputs``: where a command may write.
   - ``interruption``: what happens at Ctrl-C. ``demo``: the made-up shop. ``read_copy``: a copy read back.
+    ``first_look``: a copy without a plan file.
 
 Does not live here: anything that computes. A command calls a public function and prints what it returns.
 Heavy imports happen inside commands, so that ``dpweave --help`` answers at once.

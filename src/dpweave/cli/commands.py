@@ -237,8 +237,20 @@ def report(
 def run(
     source: SourceArgument,
     out: Annotated[str, typer.Option("--out", "-o", metavar="TARGET", help="Where to write the copy, as in 'sample'.")],
-    plan: PlanOption,
     epsilon: EpsilonOption,
+    plan: Annotated[
+        Path | None,
+        typer.Option("--plan", "-p", metavar="PLAN.TOML", help="The plan. Without: drafted, for a first look."),
+    ] = None,
+    protect: Annotated[
+        list[str] | None,
+        typer.Option("--protect", metavar="TABLE", help="Without a plan: a table of units to protect; repeat it."),
+    ] = None,
+    public: Annotated[
+        list[str] | None,
+        typer.Option("--public", metavar="TABLE", help="Without a plan: a table that anybody may see; repeat it."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Without a plan: do not ask before spending.")] = False,
     delta: DeltaOption = 1e-6,
     model: Annotated[
         Path | None,
@@ -260,19 +272,40 @@ def run(
     """Fit, sample and report in one go.
 
     Spends the budget once. The model is kept too: sample it again for free.
+    Without a plan, one is drafted from the catalogue, explained in ten lines, and
+    left beside TARGET. It asks once before it spends.
     """
+    from dpweave.cli.first_look import drafted
     from dpweave.engines.writing import require_free
     from dpweave.fitting.fit import fit as library_fit
     from dpweave.plan.plan import Plan
     from dpweave.report.html_report import report as write_report
     from dpweave.report.html_report import verdict as judge
 
+    if plan is not None and (protect or public or yes):
+        raise UsageError("--protect, --public and --yes are for a first look; with --plan, the plan says who and what")
     kept, page = model or beside(out, ".dpw"), report_file or beside(out, ".html")
-    require_apart(source, out, kept, page)
+    left = plan or beside(out, ".toml")
+    if plan is None and resume:
+        raise UsageError(f"the plan of a first look that was cut off is in {left}: go on with --plan {left} --resume")
+    files = (kept, page) if plan else (kept, page, left)
+    require_apart(source, out, *files)
     require_free(out, overwrite=force)
-    for path in (kept, page):
+    for path in files:
         require_free_file(path, force=force)
-    chosen = Plan.load(plan)
+    if plan is None:
+        chosen = drafted(
+            source,
+            left,
+            protect=tuple(protect or ()),
+            public=tuple(public or ()),
+            epsilon=epsilon,
+            delta=delta,
+            yes=yes,
+            quiet=quiet or as_json,
+        )
+    else:
+        chosen = Plan.load(plan)
     require_free(out, overwrite=force, database=chosen.database)
     with interruptible(kept, out, page, ledger=ledger):
         fitted = library_fit(
@@ -296,6 +329,7 @@ def run(
                 "model": str(kept),
                 "target": without_password(out),
                 "report": str(page),
+                "plan": str(left),
                 "rows": copy.rows,
                 **rows_apart(copy, chosen.public),
                 "unspent": unspent(fitted.certificate, epsilon),
@@ -306,7 +340,8 @@ def run(
     else:
         said = sample_words(copy, without_password(out), public=chosen.public)
         worth = verdict_words(judge(fitted))
-        say(f"{spent_words(fitted.certificate, asked=epsilon)}\n{said}\n{worth}\nWrote {kept} and {page}.", quiet=quiet)
+        wrote = f"{kept} and {page}" if plan else f"{kept}, {page} and the plan {left}"
+        say(f"{spent_words(fitted.certificate, asked=epsilon)}\n{said}\n{worth}\nWrote {wrote}.", quiet=quiet)
 
 
 @app.command()

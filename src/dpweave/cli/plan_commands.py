@@ -1,4 +1,4 @@
-"""Commands that read a plan or a catalogue and never a row: draft, check, explain."""
+"""Commands that read a plan or a catalogue and never a row: draft, check, explain, diff."""
 
 from __future__ import annotations
 
@@ -114,3 +114,25 @@ def check(plan: PlanArgument, source: SourceArgument, as_json: JsonOption = Fals
         say(check_words(findings))
     if any(f.severity == "wrong" for f in findings):
         raise typer.Exit(3)
+
+
+@app.command()
+def diff(
+    first: Annotated[Path, typer.Argument(metavar="PLAN_A.TOML", help="A plan.")],
+    second: Annotated[Path, typer.Argument(metavar="PLAN_B.TOML", help="Another plan, for the same database.")],
+    epsilon: EpsilonOption,
+    delta: DeltaOption = 1e-6,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what changes in promise, noise and worth from one plan to another.
+
+    Needs the two plans alone: no database, no row, no budget.
+    """
+    from dpweave.explain.compare_plans import compare_plans
+    from dpweave.plan.plan import Plan
+
+    found = compare_plans(Plan.load(first), Plan.load(second), epsilon=epsilon, delta=delta)
+    if as_json:
+        say_json(found.to_dict())
+    else:
+        say(str(found))

@@ -15,7 +15,7 @@ from dpweave.schema.domain import parse_repetition
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from dpweave.plan.explanation import Explanation
+    from dpweave.plan.explanation import Explanation, Spending
 
 WIDTH = 80
 DECLARED = "made elsewhere:"
@@ -149,7 +149,6 @@ def _noise_words(name: str, sigmas: Sequence[float]) -> str:
 
 def _budget_lines(e: Explanation) -> Iterable[tuple[str, float, float, list[float]]]:
     """One line per task, but one for all domains of a table: name, rho, share, noise scales."""
-    words = {"external": DECLARED, "sizes": "size of", "tables": "columns of", "links": "links of"}
     domains = [s for s in e.budget if s.group == "domains"]
     for table in dict.fromkeys(s.table for s in domains):
         own = [s for s in domains if s.table == table]
@@ -157,10 +156,21 @@ def _budget_lines(e: Explanation) -> Iterable[tuple[str, float, float, list[floa
         yield name, sum(s.rho for s in own), sum(s.share for s in own), [s.sigma for s in own if s.sigma is not None]
     for s in e.budget:
         if s.group != "domains":
-            again = parse_repetition(s.item)
-            name = f"{words[s.group]} {s.table}" + (f".{s.item}" if s.item else "")
-            name = f"repeated pairs of {s.table}.{again}" if again else name
-            yield name, s.rho, s.share, [] if s.sigma is None else [s.sigma]
+            yield task_words(s), s.rho, s.share, [] if s.sigma is None else [s.sigma]
+
+
+def task_words(s: Spending) -> str:
+    """Name a task as a person would: size of visits, links of visits.patient_id."""
+    words = {
+        "external": DECLARED,
+        "sizes": "size of",
+        "domains": "learned domain of",
+        "tables": "columns of",
+        "links": "links of",
+    }
+    again = parse_repetition(s.item)
+    name = f"{words[s.group]} {s.table}" + (f".{s.item}" if s.item else "")
+    return f"repeated pairs of {s.table}.{again}" if again else name
 
 
 def _workloads(e: Explanation) -> str:

@@ -45,7 +45,7 @@ from dpweave.tables.woven import seen_through_links
 from dpweave.weaving.blueprint import Blueprint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -61,10 +61,12 @@ if TYPE_CHECKING:
 
 def fit(
     source: object,
-    plan: Plan,
+    plan: Plan | None = None,
     *,
     epsilon: float,
-    delta: float,
+    delta: float = 1e-6,
+    protect: Sequence[str] | None = None,
+    public: Sequence[str] = (),
     ledger: str | Path | None = None,
     label: str | None = None,
     external: Mapping[str, object] | None = None,
@@ -74,6 +76,9 @@ def fit(
 ) -> Model:
     """Spend (epsilon, delta) once on ``source`` as ``plan`` says, and return a model that can be sampled forever.
 
+    For a first look, ``protect`` and ``public`` stand for a plan that :meth:`Plan.draft` makes of them; it is then in
+    ``model.plan``.
+
     ``ledger`` names the file that remembers what was spent; without one, only the certificate does. ``label`` says in
     the ledger who asked. ``external`` brings the rows of tables whose mechanism is ``external``: data frames or paths,
     by table; (epsilon, delta) includes what their makers declared. ``insecure_seed`` makes the noise repeatable, for
@@ -82,6 +87,7 @@ def fit(
     Every answer is kept beside the ledger until the model is saved. ``resume`` goes on with a fit of the same arguments
     that was cut off: what was answered is not asked again, and a charge whose answer was lost is paid once more.
     """
+    plan = _chosen(source, plan, protect, public)
     allocation = allocate(plan, epsilon=epsilon, delta=delta)
     require_faker(plan.placeholders)
     plan, brought = bring(plan, external)
@@ -118,13 +124,13 @@ def fit(
         with report.step("check files, keys and bounds"):
             opened.require_whole(plan.database.names)
             curator.check()
-        public = {}
+        copied = {}
         for name in plan.public:
             with report.step(f"read public table {name}"):
-                public[name] = opened.whole(name)
+                copied[name] = opened.whole(name)
         rows = {name: external.codes for name, external in brought.items()}
         models = {
-            name: (model, with_zeros(plan, name, known, public, rows.get(name)))
+            name: (model, with_zeros(plan, name, known, copied, rows.get(name)))
             for name, (model, known) in models.items()
         }
         elsewhere = _charge_external(book, plan, brought)
@@ -132,13 +138,13 @@ def fit(
         degrees = count_degrees(curator, plan.compile(), allocation, report)
         known = known_sizes(plan.compile(), curator.release, degrees)
         sizes = {name: rows.used for name, rows in known.items()}
-        plan = _learn_domains(curator, plan, allocation, known, degrees, public, report)
+        plan = _learn_domains(curator, plan, allocation, known, degrees, copied, report)
         tables, mechanisms, longer = _fit_tables(curator, plan, allocation, sizes, models, report)
         blueprint = Blueprint(
             plan,
             sizes,
             tables,
-            public,
+            copied,
             degree_counts(plan.compile(), curator.release),
             repetitions(plan.compile(), curator.release),
             {name: rows.loose for name, rows in known.items()},
@@ -167,6 +173,17 @@ def _bound(
         "set of external rows": hashlib.sha256(repr(rows).encode()).hexdigest(),
         "insecure seed": str(seed),
     }
+
+
+def _chosen(source: object, plan: Plan | None, protect: Sequence[str] | None, public: Sequence[str]) -> Plan:
+    """Return the plan that was given, or draft one; either says who is protected, and never both."""
+    from dpweave.plan.plan import Plan as Drafter
+
+    if plan is None and protect:
+        return Drafter.draft(source, protect=protect, public=public)
+    if plan is None or protect is not None or public:
+        raise UsageError("fit takes a plan, or for a first look protect=[…] and perhaps public=[…], and never both")
+    return plan
 
 
 def _model(plan: Plan, name: str, brought: Mapping[str, ExternalRows]) -> TableModel:
