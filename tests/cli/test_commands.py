@@ -143,7 +143,22 @@ def test_every_json_output_has_a_schema_that_is_one():
 
 @pytest.mark.parametrize(
     "command",
-    ["", "draft", "check", "explain", "fit", "sample", "report", "run", "diff", "evaluate", "ledger", "demo", "verify"],
+    [
+        "",
+        "draft",
+        "check",
+        "explain",
+        "fit",
+        "sample",
+        "report",
+        "run",
+        "diff",
+        "evaluate",
+        "ledger",
+        "demo",
+        "verify",
+        "doctor",
+    ],
 )
 def test_help_teaches_and_fits_eighty_columns(call, command):
     code, out, _ = call(*command.split(), "--help")
@@ -318,6 +333,15 @@ def test_verify_says_whether_the_certificate_is_true(call, fitted, tmp_path):
     assert (code, out.splitlines()[0]) == (5, "The certificate is NOT TRUE, or not of this model.")
     assert "wrong    the ledger was cut off" in out
     assert not valid("verify", call("verify", fitted / "clinic.dpw", "--ledger", ledger, "--json")[1])["true"]
+
+
+def test_the_doctor_says_what_a_fit_would_meet(call, clinic, tmp_path):
+    code, out, _ = call("doctor", clinic / "plan.toml", "--ledger", tmp_path / "ledger.jsonl")
+    assert (code, "note   versions: python " in out) == (0, True)
+    assert max(map(len, out.splitlines())) <= 80 + len(str(tmp_path))
+    assert valid("doctor", call("doctor", "--ledger", tmp_path / "ledger.jsonl", "--json")[1])["well"]
+    code, out, _ = call("doctor", "--ledger", tmp_path / "missing" / "ledger.jsonl", "--json")
+    assert (code, valid("doctor", out)["well"]) == (5, False)
 
 
 def test_a_run_that_died_can_be_released(call, tmp_path):

@@ -1,4 +1,4 @@
-"""Commands that look after what a fit has left, and never read a row: verify."""
+"""Commands that look after what a fit has left, and never read a row: verify, doctor."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from dpweave.cli.options import JsonOption, ModelArgument, app
-from dpweave.cli.screen import folded, say, say_json
-from dpweave.errors import ModelFileError
+from dpweave.cli.options import JsonOption, LedgerOption, ModelArgument, app
+from dpweave.cli.screen import check_words, folded, say, say_json
+from dpweave.errors import ModelFileError, TargetError
 
 KnownLedgerOption = Annotated[
     Path | None, typer.Option("--ledger", metavar="FILE", help="The ledger that the fit was charged to.")
@@ -33,3 +33,25 @@ def verify(model: ModelArgument, ledger: KnownLedgerOption = None, as_json: Json
         say(folded(str(found), indent=11))
     if not found.true:
         raise typer.Exit(ModelFileError.exit_code)
+
+
+@app.command()
+def doctor(
+    plan: Annotated[Path | None, typer.Argument(metavar="[PLAN.TOML]", help="A plan to look at too.")] = None,
+    ledger: LedgerOption = Path("ledger.jsonl"),
+    as_json: JsonOption = False,
+) -> None:
+    """Say what a fit here would meet, and what to do about it.
+
+    Versions, engines, permissions, disk, locks, files that were left, and the state of the
+    ledger. Spends nothing. Exit code 5 where something would stop a fit.
+    """
+    from dpweave.explain.doctor import diagnose
+
+    found = diagnose(plan=plan, ledger=ledger)
+    if as_json:
+        say_json(found.to_dict())
+    else:
+        say(check_words(found.findings))
+    if not found.well:
+        raise typer.Exit(TargetError.exit_code)

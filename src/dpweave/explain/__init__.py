@@ -5,6 +5,7 @@ Lives here:
   - ``explanation_text``: the same in words. ``forecast``: time, memory and errors of links.
   - ``verdict``: what a copy is worth, before a fit from the plan alone and after it from the release.
   - ``check_plan``: a plan held against a catalogue. ``compare_plans``: two plans side by side.
+  - ``doctor``: what a fit would meet on this machine.
   - ``draft_notes``: the comments in a drafted plan.
 
 Does not live here: the values themselves (``dpweave.plan.explanation``), and any number
