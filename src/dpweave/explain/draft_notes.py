@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dpweave import chosen
 from dpweave.explain.explanation_text import short
 from dpweave.plan.drafting import looks_like_a_key, owned_by, propose_protect, proposed_placeholder, sounds_like_people
 from dpweave.plan.toml_text import Comments, plan_text
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from dpweave.schema.database import Column, Database
 
 CANDIDATES = 6
-USUAL_EPSILON, USUAL_DELTA = 1.0, 1e-6
-"""At which prices are stated."""
 HEAD = (
     "A plan: everything public about one release. Edit it, read what it means, then spend:",
     "  dpweave explain plan.toml --epsilon 1",
@@ -116,7 +115,7 @@ def comments(
     is what no copy will have, and ``source`` the schema that the plan was drafted from.
     """
     private = [plan.table[n] for n in plan.promise.private]
-    explanation = plan.explain(epsilon=USUAL_EPSILON, delta=USUAL_DELTA)
+    explanation = plan.explain(epsilon=chosen.EPSILON, delta=chosen.DELTA)
     prices = {item.column: item for item in explanation.learned}
     return Comments(
         head=(*HEAD, said_of_left_out(left_out)) if left_out else HEAD,
@@ -231,7 +230,7 @@ def _price(plan: Plan, explanation: Explanation) -> tuple[str, ...]:
     return (
         (
             f"{count} domains are to be learned here, which takes {part:.0%} of the budget; declared ones are free."
-            f" Rows and noise beside the columns are for epsilon {USUAL_EPSILON:g}: half of that about doubles them."
+            f" Rows and noise beside the columns are for epsilon {chosen.EPSILON:g}: half of that about doubles them."
         ),
     )
 
