@@ -217,6 +217,13 @@ def test_folder_of_parquet_and_csv(tmp_path) -> None:
         assert [r['say "x"'] for r in rows(source, "c")] == [None, None, None]
 
 
+@pytest.mark.parametrize("header", ["a,a", "name,name", "Name,name", "a,b,A"])
+def test_a_header_that_repeats_a_name_is_refused_in_words(tmp_path, header) -> None:
+    (tmp_path / "t.csv").write_text(f"{header}\n")
+    with pytest.raises(SourceError, match=r"two columns of 't' are named .* rename one of them"):
+        open_source(tmp_path)
+
+
 def _numbers(source, name: str) -> dict[int, int]:
     numbered = source.numbered(name)
     found = source.fetch(numbered.select("x", ROW))

@@ -13,6 +13,7 @@ import pytest
 
 import dpweave as dw
 from dpweave.cli.screen import after_draft
+from dpweave.engines.opening import open_source
 from dpweave.errors import PlanError, SourceError, TargetError
 from dpweave.explain.draft_notes import draft_text, not_copied
 from dpweave.plan.entries import ColumnPlan, KeyPlan, Shares, TablePlan, WorkloadPlan
@@ -93,6 +94,26 @@ def test_a_text_that_is_a_key_by_name_is_not_called_prose(tmp_path):
     assert "look like keys: people.title_id." in screen
     for said in (screen, text.replace("\n# ", " ")):
         assert "Not copied, CHECK constraints and views of the source: people: CHECK((age > 0))." in said
+
+
+def test_a_draft_of_csv_says_what_to_declare(tmp_path):
+    (tmp_path / "people.csv").write_text("id,birthDate,paid_amount,city\n1,1980-02-03,2.50,Rome\n")
+    _, text = draft_text(tmp_path, protect=("people",))
+    assert "The file of people says no types" in text
+    said = {line.split(" = ")[0]: line.partition("perhaps ")[2] for line in text.splitlines() if "  # " in line}
+    assert said == {"birthDate": 'type = "date"', "paid_amount": 'type = "decimal(12,2)"', "city": ""}
+    for kind in ("date", "decimal(12,2)"):
+        text = text.replace('type = "text", domain = "learn" }', f'type = "{kind}", domain = "learn" }}', 1)
+    typed = Plan.from_toml(text)
+    with open_source(tmp_path) as source:
+        source.declare(typed.database)
+        (row,) = source.fetch(source.table("people").select("birthDate", "paid_amount")).to_pylist()
+    assert row == {"birthDate": date(1980, 2, 3), "paid_amount": Decimal("2.50")}
+    (tmp_path / "datapackage.json").write_text(
+        '{"resources": [{"name": "people", "path": "people.csv", "schema":'
+        ' {"fields": [{"name": "id", "type": "integer"}, {"name": "city"}], "primaryKey": "id"}}]}'
+    )
+    assert "says no types" not in draft_text(tmp_path, protect=("people",))[1]
 
 
 def test_an_unknown_column_of_a_workload_is_answered_with_each_name_once(plan):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import random
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -217,7 +218,7 @@ def test_every_bounding_orders_rows_by_a_salt_of_its_own():
 
 
 def test_every_fit_has_a_salt_of_its_own(monkeypatch):
-    """A fit draws one salt for all that it counts, and the same fit with the same seed draws another."""
+    """A fit draws one salt for all that it counts, and the next fit another. Only a seed for tests repeats it."""
     salts = []
 
     class Overheard(Bounding):
@@ -228,9 +229,11 @@ def test_every_fit_has_a_salt_of_its_own(monkeypatch):
     monkeypatch.setattr("dpweave.privacy.curator.Bounding", Overheard)
     frames = {"users": pa.table({"id": [1, 2], "x": [0, 1]})}
     plan = dw.Plan.draft(frames, protect=["users"])
-    for _ in range(3):
-        dw.fit(frames, plan, epsilon=1.0, delta=1e-6, insecure_seed=5)
-    assert len(salts) == len(set(salts)) == 3
+    for seed in (None, None, None, 5, 5, 6):
+        dw.fit(frames, plan, epsilon=1.0, delta=1e-6, insecure_seed=seed)
+    assert len(set(salts[:3])) == 3
+    assert all(UUID(salt).version == 4 for salt in salts[:3])  # 122 bits of the system's randomness
+    assert salts[3] == salts[4] != salts[5]
 
 
 # -- refusals ----------------------------------------------------------------------------------------------------------

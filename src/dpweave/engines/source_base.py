@@ -47,6 +47,8 @@ class Source(ABC):
     """Whether the engine runs inside this process, so that coded columns may be held in memory behind the wall."""
     declares_keys: bool
     """Whether the catalogue can hold keys; where it cannot, they come from the plan."""
+    untyped: frozenset[str] = frozenset()
+    """Tables whose columns are text because nothing says of what type they are, such as CSV files."""
     can_materialise: bool
     """Whether temporary tables are allowed here."""
 

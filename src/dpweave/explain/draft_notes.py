@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 from dpweave import chosen
 from dpweave.explain.explanation_text import short
-from dpweave.plan.drafting import looks_like_a_key, owned_by, propose_protect, proposed_placeholder, sounds_like_people
+from dpweave.plan.drafting import (
+    looks_like_a_key,
+    owned_by,
+    propose_protect,
+    proposed_placeholder,
+    proposed_type,
+    sounds_like_people,
+)
 from dpweave.plan.toml_text import Comments, plan_text
 from dpweave.schema.domain import Opaque
 
@@ -81,9 +88,10 @@ def draft_text(
         database = opened.database if opened.declares_keys else propose_keys(opened.database)
         complete = propose_protect(database, protect=protect, public=public)
         plan = draft_plan(database, protect=complete, public=public, neighbours=neighbours, max_degree=max_degree)
-        left_out = opened.not_copied
+        left_out, untyped = opened.not_copied, opened.untyped
     added = complete[len(protect) :] if protect else ()
-    return plan, plan_text(plan, comments(plan, added=added, left_out=left_out, source=database))
+    said = comments(plan, added=added, left_out=left_out, source=database, untyped=untyped)
+    return plan, plan_text(plan, said)
 
 
 def not_copied(source: object) -> tuple[str, ...]:
@@ -108,11 +116,13 @@ def comments(
     added: tuple[str, ...] = (),
     left_out: tuple[str, ...] = (),
     source: Database | None = None,
+    untyped: frozenset[str] = frozenset(),
 ) -> Comments:
     """Return the words for a drafted plan.
 
     ``added`` are tables that became protected because nothing owns them, ``left_out``
-    is what no copy will have, and ``source`` the schema that the plan was drafted from.
+    is what no copy will have, ``source`` the schema that the plan was drafted from, and
+    ``untyped`` the tables whose columns have no type there.
     """
     private = [plan.table[n] for n in plan.promise.private]
     explanation = plan.explain(epsilon=chosen.EPSILON, delta=chosen.DELTA)
@@ -125,7 +135,10 @@ def comments(
             "public": _public(plan),
             "budget": (*BEFORE["budget"], *_price(plan, explanation)),
         },
-        tables={t.name: _table(plan, t.name) for t in plan.tables},
+        tables={
+            t.name: (*_table(plan, t.name), *((said_of_untyped(plan, t.name),) if t.name in untyped else ()))
+            for t in plan.tables
+        },
         columns={
             (t.name, c.name): said
             for t in private
@@ -136,6 +149,7 @@ def comments(
                     prices.get(f"{t.name}.{c.name}"),
                     was=None if source is None else source[t.name].column[c.name],
                     people=sounds_like_people(t.table),
+                    untyped=t.name in untyped,
                 )
             )
         },
@@ -201,7 +215,17 @@ def _table(plan: Plan, name: str) -> tuple[str, ...]:
     return (f"{name}: owned. One row of {root} counts with at most {rows:,} rows here.",)
 
 
-def _column(column: ColumnPlan, price: Learned | None, *, was: Column | None, people: bool) -> str:
+def said_of_untyped(plan: Plan, name: str) -> str:
+    """Say that a table's file has no types, and what to write instead of text."""
+    of_keys = " (of a key, at both of its ends)" if plan.database[name].key_columns else ""
+    return (
+        f"The file of {name} says no types, so all of its columns are text. Give those that you know{of_keys}: int64,"
+        " float64, decimal(12,2), boolean, date, time or timestamp, and a range as the domain. A value that is not of"
+        " its type counts as null. Codes with leading zeros are text."
+    )
+
+
+def _column(column: ColumnPlan, price: Learned | None, *, was: Column | None, people: bool, untyped: bool) -> str:
     if isinstance(column.domain, Opaque):
         if looks_like_a_key(column.column):
             return "looks like a key that is not declared; if it leads to a table, write it under keys"
@@ -211,7 +235,10 @@ def _column(column: ColumnPlan, price: Learned | None, *, was: Column | None, pe
         return ""
     if price.kind == "categories":
         whose = "owners" if price.by_unit else "rows"
-        return f"costs epsilon and delta; a value needs about {price.threshold:,} {whose}"
+        declare = proposed_type(column.column) if untyped else None
+        return f"costs epsilon and delta; a value needs about {price.threshold:,} {whose}" + (
+            f'; by its name perhaps type = "{declare}"' if declare else ""
+        )
     declare = "" if was is None or was.type == column.column.type else PLACES
     return f"costs epsilon; bins are found with noise of {short(price.sigma)} rows{declare}"
 

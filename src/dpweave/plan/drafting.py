@@ -34,6 +34,28 @@ RECOGNISED = (
 )
 """Kinds of made-up values, and the names of columns that ask for them. The first that fits is proposed."""
 
+TYPES = (
+    ("timestamp", r"timestamp|date_?time|at|created|updated|modified"),
+    ("date", r"date|day|dob|birthday|born"),
+    ("time", r"time"),
+    ("boolean", r"is|has|was|can|flag|active|enabled|deleted"),
+    (
+        "decimal(12,2)",
+        r"price|amount|costs?|salary|income|fees?|balance|paid|payment|revenue|sales|tax|discount|total|budget",
+    ),
+    (
+        "int64",
+        r"n|num|number|count|quantity|qty|age|year|month|week|hours?|minutes?|seconds?|days|nights|size|rank|floor|level",
+    ),
+    (
+        "float64",
+        r"lat|latitude|lon|lng|longitude|weight|height|length|width|depth|rate|ratio|share|percent|score|temperature",
+    ),
+)
+"""Types, and the words in a column's name that speak for them. The first that fits is
+proposed, in a comment; nothing is declared by it.
+"""
+
 KEYS = re.compile(r"(^|_)(id|uuid|guid)$", re.IGNORECASE)
 
 
@@ -72,6 +94,17 @@ def proposed_placeholder(column: Column, *, people: bool = False) -> str | None:
         return None
     found = (kind for kind, pattern in RECOGNISED if re.search(rf"(^|_)({pattern})(_|$|\d)", words, re.IGNORECASE))
     return next(found, "name" if people and words.lower() == "name" else None)
+
+
+def proposed_type(column: Column) -> str | None:
+    """Return the type that a column's name speaks for, where nothing else says one.
+
+    >>> from dpweave.schema.database import Column, Type
+    >>> [proposed_type(Column(n, Type("text"))) for n in ("birthDate", "created_at", "unit_price", "nVisits", "city")]
+    ['date', 'timestamp', 'decimal(12,2)', 'int64', None]
+    """
+    words = _words(column.name)
+    return next((t for t, pattern in TYPES if re.search(rf"(^|_)({pattern})(_|$)", words, re.IGNORECASE)), None)
 
 
 def looks_like_a_key(column: Column) -> bool:

@@ -45,6 +45,7 @@ class DuckDBSource(Source):
         stored: Database | None = None,
         numbered: frozenset[str] = frozenset(),
         declares_keys: bool = True,
+        untyped: frozenset[str] = frozenset(),
         owned: bool = True,
     ) -> None:
         super().__init__(connection, name=name, owned=owned)
@@ -52,6 +53,7 @@ class DuckDBSource(Source):
         self._stored_schema = stored
         self._with_numbers = numbered
         self.declares_keys = declares_keys
+        self.untyped = untyped
 
     def hash(self, expression: ibis.expr.types.StringValue) -> ibis.expr.types.IntegerValue:
         """DuckDB's ``hash``."""

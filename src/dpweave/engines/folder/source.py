@@ -38,7 +38,10 @@ def open_folder(folder: Path) -> DuckDBSource:
     numbered = frozenset(table.name for table, has_numbers in views if has_numbers)
     package = folder / PACKAGE_FILE
     if not package.is_file():
-        return DuckDBSource(connection, name=name, schema=stored, numbered=numbered, declares_keys=False)
+        untyped = frozenset(table for table, path in files.items() if path.suffix.lower() == ".csv")
+        return DuckDBSource(
+            connection, name=name, schema=stored, numbered=numbered, declares_keys=False, untyped=untyped
+        )
     declared = database_of(package.read_text(encoding="utf-8"))[0]
     _require_held(declared, stored, package=package)
     return DuckDBSource(connection, name=name, schema=declared, stored=stored, numbered=numbered)

@@ -64,12 +64,13 @@ def as_arrow(frame: Any, *, name: str) -> pa.Table:
 
 
 def refuse_twins(names: list[str], *, of: str) -> None:
-    """Refuse names that differ in case only: the engine underneath takes them for one."""
+    """Refuse names that come twice, or differ in case only: the engine underneath takes them for one."""
     seen: dict[str, str] = {}
     for name in names:
-        twin = seen.setdefault(name.lower(), name)
-        if twin is not name:
+        twin = seen.get(name.lower())
+        if twin is not None:
             raise SourceError(f"two {of} are named {twin!r} and {name!r}, which SQL takes for one; rename one of them")
+        seen[name.lower()] = name
 
 
 def _readable(table: pa.Table) -> pa.Table:
