@@ -116,6 +116,12 @@ def sample_words(copy: SyntheticDatabase, target: str, *, public: Sequence[str])
     return "\n".join(_fold(words) for words in (said, *mended))
 
 
+def folded(text: str, *, indent: int) -> str:
+    """Fold each line at 80 columns; what goes on is indented."""
+    lines = text.split("\n")
+    return "\n".join(textwrap.fill(x, 80, subsequent_indent=" " * indent, break_on_hyphens=False) for x in lines)
+
+
 def _fold(text: str) -> str:
     return textwrap.fill(text, 80, break_on_hyphens=False, break_long_words=False)
 
@@ -196,6 +202,19 @@ def database_dict(found: DatabaseSummary, delta: float) -> dict[str, Any]:
 def _epsilon(found: DatabaseSummary, table: str, delta: float) -> float | None:
     """Return epsilon at ``delta``, or None where thresholds have used up so much delta already."""
     return found.epsilon(table, delta=delta) if found.total.delta.get(table, 0.0) < delta else None
+
+
+def verified_words(anchor: str, held: int | None) -> str:
+    """Return what a ledger that was read whole is known to be, and what is not known."""
+    lines = anchor.partition(": ")[2].partition(",")[0]
+    if held is None:
+        rest = (
+            "Whether lines are missing at its end, or the last one was changed, only an anchor tells that was kept"
+            " elsewhere: --against."
+        )
+    else:
+        rest = f"It has all that {held} anchor{'s' * (held != 1)} know{'s' * (held == 1)}."
+    return _fold(f"The ledger has {lines}, and each follows the one before. {rest}")
 
 
 def database_words(name: str, found: DatabaseSummary, delta: float) -> str:

@@ -103,7 +103,7 @@ class Blueprint:
         degrees stand.
         """
         bound, most = self.plan.promise.bounds[table, key], int(self._degree_groups(table, key)[-1]) - 1
-        if self.plan.compile().table[table].key[key].is_single or self.plan.promise.may_blank(table):
+        if self.plan.promise.may_blank(table):
             return degrees
         times = len(degrees) / max(self.sizes[self.plan.database[table].key[key].target], 1.0)
         kept = int(np.minimum(degrees, bound).sum())
