@@ -17,6 +17,7 @@ import typer
 
 import dpweave.cli.plan_commands
 import dpweave.cli.upkeep_commands  # noqa: F401 - they register their commands
+from dpweave import chosen
 from dpweave.cli.interruption import interruptible
 from dpweave.cli.options import (
     DeltaOption,
@@ -105,7 +106,7 @@ def fit(
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="MODEL", help="Where to write the model, such as shop.dpw.")
     ],
-    delta: DeltaOption = 1e-6,
+    delta: DeltaOption = chosen.DELTA,
     ledger: LedgerOption = Path("ledger.jsonl"),
     label: LabelOption = None,
     resume: ResumeOption = False,
@@ -253,7 +254,7 @@ def run(
         typer.Option("--public", metavar="TABLE", help="Without a plan: a table that anybody may see; repeat it."),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Without a plan: do not ask before spending.")] = False,
-    delta: DeltaOption = 1e-6,
+    delta: DeltaOption = chosen.DELTA,
     model: Annotated[
         Path | None,
         typer.Option("--model", metavar="FILE", help="Where to keep the model. Without: TARGET's name, .dpw."),
@@ -396,11 +397,13 @@ def evaluate(
 @app.command()
 def ledger(
     file: Annotated[Path, typer.Argument(metavar="LEDGER", help="A ledger file, such as ledger.jsonl.")],
-    delta: Annotated[float, typer.Option("--delta", "-d", help="Total delta at which epsilon is stated.")] = 1e-6,
+    delta: Annotated[
+        float, typer.Option("--delta", "-d", help="Total delta at which epsilon is stated.")
+    ] = chosen.DELTA,
     cap_epsilon: Annotated[
         float | None, typer.Option("--cap-epsilon", help="Let all runs together spend no more than this.")
     ] = None,
-    cap_delta: Annotated[float, typer.Option("--cap-delta", help="Delta of the cap.")] = 1e-6,
+    cap_delta: Annotated[float, typer.Option("--cap-delta", help="Delta of the cap.")] = chosen.DELTA,
     database: Annotated[
         str | None, typer.Option("--database", help="Which database the cap is for, where the ledger knows several.")
     ] = None,
@@ -465,7 +468,7 @@ def demo(
     ] = Path("dpweave-demo"),
     rows: Annotated[int, typer.Option("--rows", help="About how many rows the made-up shop has.")] = 200_000,
     epsilon: EpsilonOption = 1.0,
-    delta: DeltaOption = 1e-6,
+    delta: DeltaOption = chosen.DELTA,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from dpweave import chosen
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
@@ -128,18 +130,12 @@ def _tables(count: int, kind: str = "") -> str:
     return f"{count} {kind}table{'s' * (count != 1)}"
 
 
-ROUNDING = 0.01
-"""Part of epsilon that may stay unspent without a word. What rounding leaves is far below it,
-and a part as small as this is not worth a change of plan: from 0.1 % to 5 % it hardly matters.
-"""
-
-
 def unspent(certificate: Certificate, asked: float) -> dict[str, float]:
     """Return how much of the epsilon that was asked for each protected table has left,
     where it is more than a rounding.
     """
     left = {g.table: asked - g.epsilon for g in certificate.tables}
-    return {table: rest for table, rest in left.items() if rest > ROUNDING * asked}
+    return {table: rest for table, rest in left.items() if rest > chosen.UNNOTICED * asked}
 
 
 def spent_words(certificate: Certificate, *, asked: float | None = None) -> str:

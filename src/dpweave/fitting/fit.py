@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from dpweave import chosen
 from dpweave.budget.allocation import Allocation, allocate, declared_costs
 from dpweave.budget.kept_answers import KeptAnswers, find
 from dpweave.budget.running_fits import begin
@@ -65,7 +66,7 @@ def fit(
     plan: Plan | None = None,
     *,
     epsilon: float,
-    delta: float = 1e-6,
+    delta: float = chosen.DELTA,
     protect: Sequence[str] | None = None,
     public: Sequence[str] = (),
     ledger: str | Path | None = None,

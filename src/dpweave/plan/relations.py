@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from dpweave import chosen
 from dpweave.schema.codec import Codec
 from dpweave.schema.database import Column, Type
 from dpweave.schema.degree_buckets import buckets
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from dpweave.schema.domain import Path
 
 Kind = Literal["many-to-many", "one-to-many", "one-to-one"]
-ANY_DEGREE = buckets(1 << 20, growth=1.4)
+ANY_DEGREE = buckets(1 << 20, growth=chosen.GROWTH_UNKNOWN)
 """Buckets in which degrees are first counted where the plan does not declare a cap."""
 
 
