@@ -27,7 +27,6 @@ PUBLIC = {
     "load",
     "report",
     "verdict",
-    "verify",
 }
 """Every public name; a name that is added or goes is a decision, so it is written down here too."""
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpweave import chosen
 from dpweave.errors import TargetError, UsageError
 from dpweave.plan.plan import Plan
 from dpweave.privacy.certificate import statement
@@ -169,7 +168,7 @@ def run(
     *,
     rows: int = 200_000,
     epsilon: float = 1.0,
-    delta: float = chosen.DELTA,
+    delta: float = 1e-6,
     seed: int = 7,
     progress: bool | Callable[[str, float], None] = False,
 ) -> Demo:

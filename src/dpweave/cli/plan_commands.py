@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from dpweave import chosen
 from dpweave.cli.options import (
     DeltaOption,
     EpsilonOption,
@@ -83,7 +82,7 @@ def draft(
 def explain(
     plan: PlanArgument,
     epsilon: EpsilonOption,
-    delta: DeltaOption = chosen.DELTA,
+    delta: DeltaOption = 1e-6,
     as_json: JsonOption = False,
 ) -> None:
     """Say what a plan promises, spends and can give.
@@ -122,7 +121,7 @@ def diff(
     first: Annotated[Path, typer.Argument(metavar="PLAN_A.TOML", help="A plan.")],
     second: Annotated[Path, typer.Argument(metavar="PLAN_B.TOML", help="Another plan, for the same database.")],
     epsilon: EpsilonOption,
-    delta: DeltaOption = chosen.DELTA,
+    delta: DeltaOption = 1e-6,
     as_json: JsonOption = False,
 ) -> None:
     """Say what changes in promise, noise and worth from one plan to another.

@@ -52,7 +52,8 @@ def learn_popularity(
     compiled = plan.compile()
     left = {task.name: rho for task, rho in allocation.tasks.items() if task.group == "links"}
     for relation in compiled.relations:
-        task, target = link_task(relation), relation.target
+        target, alone = relation.target, relation.is_popularity_alone
+        task = popularity_task(relation) if alone else link_task(relation)
         if task.name not in left or not relation.has_popular_targets:
             continue
         if not isinstance(relation_model(compiled, relation), MAP) or blueprint.public[target].num_rows > MOST_TARGETS:
@@ -65,9 +66,8 @@ def learn_popularity(
                 continue
             (column,) = window.shape
             mean = blueprint.sizes[relation.table] * blueprint.share(relation.table, relation.key) / len(keys)
-            rho = left[task.name] * share_for(
-                rho=left[task.name], l2=window.l2((column,)), mean=mean, targets=len(keys)
-            )
+            share = share_for(rho=left[task.name], l2=window.l2((column,)), mean=mean, targets=len(keys))
+            rho = left[task.name] * (1.0 if alone else share)
             if rho > 0:
                 (noisy,) = window.measure([(column,)], rho=rho)
                 left[task.name] = subtract(left[task.name], rho)
