@@ -27,6 +27,7 @@ PUBLIC = {
     "load",
     "report",
     "verdict",
+    "verify",
 }
 """Every public name; a name that is added or goes is a decision, so it is written down here too."""
 

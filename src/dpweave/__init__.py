@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from dpweave.fitting.link_tables import Links, link
     from dpweave.links.pgd_learner import PGD
     from dpweave.model.model import Model, load
+    from dpweave.model.verification import verify
     from dpweave.plan.plan import Plan
     from dpweave.report.html_report import report, verdict
 
@@ -27,9 +28,23 @@ _HOMES = {
     "load": "dpweave.model.model",
     "report": "dpweave.report.html_report",
     "verdict": "dpweave.report.html_report",
+    "verify": "dpweave.model.verification",
 }
 
-__all__ = ["PGD", "Evaluation", "Links", "Model", "Plan", "evaluate", "fit", "link", "load", "report", "verdict"]
+__all__ = [
+    "PGD",
+    "Evaluation",
+    "Links",
+    "Model",
+    "Plan",
+    "evaluate",
+    "fit",
+    "link",
+    "load",
+    "report",
+    "verdict",
+    "verify",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -84,7 +84,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     'known are customers, orders'
     """
     names = sorted(set(known))
-    close = get_close_matches(name, names, n=1, cutoff=0.6)
+    close = get_close_matches(name, names, n=1)
     if close:
         return f"did you mean {close[0]!r}?"
     return f"known are {', '.join(names)}" if names else "there are none"

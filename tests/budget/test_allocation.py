@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpweave import chosen
 from dpweave.budget.allocation import allocate
-from dpweave.budget.priorities import LEAST, Priority, many, shares
+from dpweave.budget.priorities import Priority, many, shares
 from dpweave.budget.tasks import Task, favoured, serving, touched
 from dpweave.errors import PlanError
 from dpweave.measure.centred_counts import clip_for
@@ -115,8 +116,8 @@ def test_no_column_of_the_ledger_passes_rho(epsilon, weights, bounds, rows):
 )
 def test_no_other_split_has_less_error(worths, rho, data):
     """Taking anything from one task and giving it to another does not help, but for the least part that all get."""
-    least = LEAST / len(worths)
-    best = [(s - least) / (1 - LEAST) for s in shares(worths, rho=rho)]
+    least = chosen.LEAST_PART / len(worths)
+    best = [(s - least) / (1 - chosen.LEAST_PART) for s in shares(worths, rho=rho)]
     assert sum(best) == pytest.approx(1.0)
     giver, taker = (data.draw(st.integers(0, len(worths) - 1)) for _ in range(2))
     moved = data.draw(st.floats(0.0, 1.0)) * max(best[giver], 0.0)
@@ -135,7 +136,7 @@ def test_where_counts_are_good_the_rule_is_the_two_thirds_power():
         Priority.of(weight=w, marginals=3, cells=12, moved=d, rows=1e7, variance=1.0)
         for w, d in ((1.0, 2.0), (2.0, 27.0))
     )
-    least = LEAST / 2
+    least = chosen.LEAST_PART / 2
     x, y = (s - least for s in shares([a, b], rho=1.0))
     assert y / x == pytest.approx((2 * 27 / 2) ** (2 / 3), rel=1e-3)
 
@@ -143,7 +144,7 @@ def test_where_counts_are_good_the_rule_is_the_two_thirds_power():
 def test_what_is_hopeless_gets_the_least():
     good = Priority.of(weight=1.0, marginals=4, cells=20, moved=1, rows=100_000, variance=6e-4)
     lost = Priority.of(weight=1.0, marginals=4, cells=20, moved=10_000, rows=100_000, variance=6e-4)
-    assert shares([good, lost], rho=0.02)[1] == pytest.approx(LEAST / 2)
+    assert shares([good, lost], rho=0.02)[1] == pytest.approx(chosen.LEAST_PART / 2)
 
 
 def test_more_weight_means_more_budget_and_all_get_more_with_more_epsilon(plan):

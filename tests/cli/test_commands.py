@@ -142,7 +142,8 @@ def test_every_json_output_has_a_schema_that_is_one():
 
 
 @pytest.mark.parametrize(
-    "command", ["", "draft", "check", "explain", "fit", "sample", "report", "run", "diff", "evaluate", "ledger", "demo"]
+    "command",
+    ["", "draft", "check", "explain", "fit", "sample", "report", "run", "diff", "evaluate", "ledger", "demo", "verify"],
 )
 def test_help_teaches_and_fits_eighty_columns(call, command):
     code, out, _ = call(*command.split(), "--help")
@@ -284,6 +285,39 @@ def test_the_ledger_tells_who_spent_what_and_what_is_left(call, fitted, tmp_path
     assert after["cap"] == {"epsilon": 3.0, "delta": 1e-6}
     assert after["tables"]["patients"]["rho_left"] > 0
     assert re.search(r"patients .* up to [0-9.]+ left", call("ledger", ledger)[1])
+
+
+def test_a_ledger_is_held_against_an_anchor_that_was_kept(call, fitted, tmp_path):
+    ledger, kept = tmp_path / "ledger.jsonl", tmp_path / "anchors.txt"
+    shutil.copy(fitted / "ledger.jsonl", ledger)
+    code, anchor, _ = call("ledger", ledger, "--anchor")
+    assert (code, anchor.count("\n")) == (0, 1)
+    kept.write_text(anchor)
+    assert valid("ledger", call("ledger", ledger, "--json")[1])["anchor"] == anchor.strip()
+    assert "only an anchor tells" in call("ledger", ledger, "--verify")[1].replace("\n", " ")
+    for given in (anchor.strip(), kept):
+        code, out, _ = call("ledger", ledger, "--verify", "--against", given)
+        assert (code, "It has all that 1 anchor knows." in out.replace("\n", " ")) == (0, True)
+    assert valid("ledger", call("ledger", ledger, "--verify", "--against", kept, "--json")[1])["anchors_held"] == 1
+    ledger.write_text("".join(ledger.read_text().splitlines(keepends=True)[:-1]))
+    assert call("ledger", ledger, "--verify")[0] == 0
+    code, _, err = call("ledger", ledger, "--verify", "--against", kept)
+    assert (code, "was cut off" in err) == (4, True)
+    assert call("ledger", ledger, "--against", kept)[0] == 2
+
+
+def test_verify_says_whether_the_certificate_is_true(call, fitted, tmp_path):
+    ledger = tmp_path / "ledger.jsonl"
+    shutil.copy(fitted / "ledger.jsonl", ledger)
+    code, out, _ = call("verify", fitted / "clinic.dpw", "--ledger", ledger)
+    assert (code, out.splitlines()[0]) == (0, "The certificate is true.")
+    assert max(map(len, out.splitlines())) <= 80
+    assert valid("verify", call("verify", fitted / "clinic.dpw", "--json")[1])["true"]
+    ledger.write_text("".join(ledger.read_text().splitlines(keepends=True)[:3]))
+    code, out, _ = call("verify", fitted / "clinic.dpw", "--ledger", ledger)
+    assert (code, out.splitlines()[0]) == (5, "The certificate is NOT TRUE, or not of this model.")
+    assert "wrong    the ledger was cut off" in out
+    assert not valid("verify", call("verify", fitted / "clinic.dpw", "--ledger", ledger, "--json")[1])["true"]
 
 
 def test_a_run_that_died_can_be_released(call, tmp_path):

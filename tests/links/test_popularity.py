@@ -7,11 +7,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dpweave import chosen
 from dpweave.errors import UsageError
 from dpweave.links.degrees import Degrees
 from dpweave.links.link_method import LinkProblem
 from dpweave.links.map_learner import MAP
-from dpweave.links.popularity import ENOUGH, HOPELESS, SHARE, popularity, share_for
+from dpweave.links.popularity import popularity, share_for
 from dpweave.privacy.window import NoisyMarginal
 
 
@@ -93,10 +94,10 @@ def test_no_more_is_spent_than_helps():
         return 10.0 / np.sqrt(2 * 0.01 * share)
 
     assert share_for(rho=0.01, l2=10.0, mean=0.0, targets=100) == 0.0
-    assert share_for(rho=0.01, l2=10.0, mean=noise(SHARE) / HOPELESS * 0.99, targets=5) == 0.0
-    assert share_for(rho=0.01, l2=10.0, mean=noise(SHARE), targets=100) == SHARE
+    assert share_for(rho=0.01, l2=10.0, mean=noise(chosen.ON_TARGETS) / chosen.HOPELESS * 0.99, targets=5) == 0.0
+    assert share_for(rho=0.01, l2=10.0, mean=noise(chosen.ON_TARGETS), targets=100) == chosen.ON_TARGETS
     little = share_for(rho=0.01, l2=10.0, mean=10_000.0, targets=100)
-    assert noise(little) == pytest.approx(ENOUGH * 10_000.0)
+    assert noise(little) == pytest.approx(chosen.NOT_WORTH_MORE * 10_000.0)
 
 
 def test_weights_of_rows_are_where_links_start_and_counts_of_columns_come_on_top():
@@ -145,5 +146,5 @@ def test_the_most_popular_of_a_long_tail_keep_their_links(targets: int, sigma: f
 def test_a_long_tail_is_worth_counting_for_the_few_that_show() -> None:
     assert share_for(rho=0.01, l2=3.0, mean=1.0, targets=10) == 0.0
     few = share_for(rho=0.01, l2=3.0, mean=10.0, targets=10_000)
-    assert 0 < few < SHARE
-    assert few < share_for(rho=0.01, l2=3.0, mean=12.0, targets=10_000) <= SHARE
+    assert 0 < few < chosen.ON_TARGETS
+    assert few < share_for(rho=0.01, l2=3.0, mean=12.0, targets=10_000) <= chosen.ON_TARGETS

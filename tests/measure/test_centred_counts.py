@@ -8,16 +8,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dpweave import chosen
 from dpweave.links.degrees import Degrees
 from dpweave.links.fit_inputs import FitInputs
 from dpweave.links.link_method import LinkProblem
 from dpweave.links.map_learner import MAP
-from dpweave.measure.centred_counts import TASTE, Centre, Centred, clip_for
+from dpweave.measure.centred_counts import Centre, Centred, clip_for
 from dpweave.measure.estimates import estimates
 from dpweave.measure.question import Question, Way
 from dpweave.privacy.window import NoisyMarginal, NoisyUnitSum, Units
 from dpweave.tables.base import Structure, table_model
-from dpweave.tables.centred_rows import LOOK, PILOT, CentredWindow, Look, Looks, centred, composition
+from dpweave.tables.centred_rows import CentredWindow, Look, Looks, centred, composition
 from tests.windows import ArrayWindow
 
 SHAPE = {"a": 4, "b": 3, "sex": 2}
@@ -95,7 +96,7 @@ def test_columns_that_all_rows_of_a_unit_share_are_found_out():
 def test_a_large_unit_takes_a_fraction_of_its_rows():
     assert clip_for(1000, 0.25) < 0.3 * 1000
     assert clip_for(1000, 0.0) < 2 * math.sqrt(1000)
-    assert clip_for(1000, 0.25) > TASTE * 0.5 * 1000
+    assert clip_for(1000, 0.25) > chosen.TASTE_OF_ROWS * 0.5 * 1000
     assert Units(4000, frozenset(), mean=100.0).many == 300.0
     assert Units(200, frozenset(), mean=100.0).many == 200.0
     assert Units(200, frozenset()).many == 200.0
@@ -145,7 +146,7 @@ def test_every_table_model_takes_it_and_is_the_better_for_it(mechanism):
             if around:
                 asked, left = centred(window, rho=rho, rows=float(window.size))
                 assert isinstance(asked, CentredWindow)
-                assert left == pytest.approx(rho * (1 - LOOK - PILOT))
+                assert left == pytest.approx(rho * (1 - chosen.COUNTING - chosen.FIRST_COUNT))
             fitted = table_model(mechanism).fit(
                 asked,
                 rho=left if around else rho,

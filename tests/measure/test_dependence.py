@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpweave.measure.dependence import LEVEL, dependence, threshold
+from dpweave import chosen
+from dpweave.measure.dependence import dependence, threshold
 from dpweave.measure.estimates import SharedNoise
 
 P, Q, R = np.array([0.5, 0.3, 0.2]), np.array([0.4, 0.3, 0.2, 0.1]), np.array([0.7, 0.3])
@@ -48,7 +49,7 @@ def test_noise_alone_gives_standard_normal_scores(margins, sigma):
     right = scores(1.0)
     assert abs(right.mean()) < 0.12
     assert 0.9 < right.std() < 1.1
-    assert (right > threshold(1)).mean() < 2.5 * LEVEL
+    assert (right > threshold(1)).mean() < 2.5 * chosen.LEVEL
     # Noise of two thirds or three halves the stated size is noticed.
     assert scores(2 / 3).mean() < -0.5
     assert scores(3 / 2).mean() > 0.5
@@ -89,4 +90,4 @@ def test_a_dependence_is_found():
 @pytest.mark.parametrize("sets", [1, 20, 300])
 def test_the_level_is_that_of_all_sets_together(sets):
     best = np.random.default_rng(5).normal(size=(20_000, sets)).max(axis=1)
-    assert (best > threshold(sets)).mean() == pytest.approx(LEVEL, abs=0.004)
+    assert (best > threshold(sets)).mean() == pytest.approx(chosen.LEVEL, abs=0.004)

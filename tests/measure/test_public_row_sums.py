@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dpweave import chosen
 from dpweave.links.degrees import Degrees
 from dpweave.links.evidence import evidence
 from dpweave.links.fit_inputs import FitInputs, _averaged
@@ -15,7 +16,7 @@ from dpweave.links.map_learner import MAP, fit_links
 from dpweave.measure.design import predict_error
 from dpweave.measure.estimates import estimates
 from dpweave.measure.margins import Margin
-from dpweave.measure.public_row_sums import MOST_CODES, UNSURE, PublicRowSums
+from dpweave.measure.public_row_sums import MOST_CODES, PublicRowSums
 from dpweave.measure.question import Question, Way
 from dpweave.privacy.window import Noisy, NoisyMarginal, NoisyUnitSum, Units
 from tests.windows import ArrayWindow
@@ -439,7 +440,13 @@ def test_all_links_are_counted_with_noise_and_scaling_in_balance():
     true = np.bincount(kinds, minlength=5)
     margin = Margin(true / links)
     unit_sums = PublicRowSums.of(
-        {"kind": np.arange(5)}, margin.p, {}, {"kind": margin}, units=window.units, sets=[("kind",)], taste=UNSURE
+        {"kind": np.arange(5)},
+        margin.p,
+        {},
+        {"kind": margin},
+        units=window.units,
+        sets=[("kind",)],
+        taste=chosen.UNSURE,
     )
     narrow = unit_sums.question((), [("kind",)])
 

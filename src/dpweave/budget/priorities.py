@@ -25,9 +25,8 @@ from functools import reduce
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from dpweave import chosen
 from dpweave.measure.centred_counts import clip_for
-from dpweave.measure.clipped_counts import USUAL
-from dpweave.measure.design import DECAY, FIRST_ORDER, STRONG, STRONGER
 from dpweave.measure.question import Way
 from dpweave.privacy.sensitivity import movement, units_of
 from dpweave.privacy.window import Units
@@ -38,20 +37,6 @@ if TYPE_CHECKING:
 
     from dpweave.plan.compiled import CompiledPlan, CompiledTable
     from dpweave.plan.relations import Relation
-
-UNKNOWN = 1.0
-"""Variance of the cells of a column of which nothing is known."""
-SELECTIVE = 0.25
-"""Variance of the cells of a column by which it may be told who is linked to (fathers by age and sex, films by genre).
-"""
-LEAST = 0.3
-"""No task gets less than this part of an even share, since all of this rests on guesses."""
-
-
-UNSEEN_TARGETS = 200
-"""Rows of a public table that declares none. Ten times as many or as few change what
-is spent on them by a factor of about four beside other links, and nothing where there are no others.
-"""
 
 
 @dataclass(frozen=True)
@@ -108,7 +93,7 @@ def shares(worths: Sequence[Priority], *, rho: float) -> list[float]:
         low, high = (middle, high) if sum(w.bought(math.exp(middle)) for w in worths) > rho else (low, middle)
     found = [w.bought(math.exp(low)) for w in worths]
     total = sum(found)
-    return [LEAST / len(worths) + (1 - LEAST) * x / total for x in found]
+    return [chosen.LEAST_PART / len(worths) + (1 - chosen.LEAST_PART) * x / total for x in found]
 
 
 def table_priority(plan: CompiledPlan, name: str, *, way: Way, weight: float) -> Priority:
@@ -123,7 +108,7 @@ def table_priority(plan: CompiledPlan, name: str, *, way: Way, weight: float) ->
         cells=_typical(sizes),
         moved=moved(plan, View.of_table(name, columns), own[:1], way=way),
         rows=table.seen_rows,
-        variance=UNKNOWN,
+        variance=chosen.UNKNOWN_VARIANCE,
     )
 
 
@@ -150,7 +135,7 @@ def relation_priority(
         cells=_typical(left.values()) * _typical(right.values()),
         moved=moved(plan, relation.view, (next(iter(left)), next(iter(right))), way=way),
         rows=rows,
-        variance=FIRST_ORDER * DECAY * (1 - STRONG + STRONG * STRONGER),
+        variance=chosen.FIRST_ORDER * chosen.DECAY * (2 - chosen.STRONG),
     )
     parts = [rest]
     if relation.is_selective:
@@ -161,7 +146,7 @@ def relation_priority(
                 cells=_typical(right.values()),
                 moved=moved(plan, relation.view, (next(iter(right)),), way=way),
                 rows=rows,
-                variance=SELECTIVE,
+                variance=chosen.SELECTIVE_VARIANCE,
             )
         )
     if favoured:
@@ -171,24 +156,11 @@ def relation_priority(
             cells=_typical([math.prod(sizes.get(c, 1) for c in columns) for columns in favoured]),
             moved=max(moved(plan, relation.view, columns, way=way) for columns in favoured),
             rows=rows,
-            variance=UNKNOWN,
+            variance=chosen.UNKNOWN_VARIANCE,
         )
         much = sum(favoured.values()) * rest.weight * rest.error / declared.error
         parts.append(replace(declared, weight=much))
     return reduce(lambda beside, part: replace(part, beside=beside), parts[1:], rest)
-
-
-def popularity_priority(plan: CompiledPlan, relation: Relation, *, weight: float) -> Priority:
-    """Priority of counting how often each public row is led to, where that is all there is to learn."""
-    view = relation.newcomer_view
-    return Priority.of(
-        weight=weight,
-        marginals=1,
-        cells=plan.table[relation.target].planned.rows or UNSEEN_TARGETS,
-        moved=moved(plan, view, tuple(c for c, _ in view.columns), way=Way.PLAIN),
-        rows=plan.table[relation.table].seen_rows,
-        variance=UNKNOWN,
-    )
 
 
 def _typical(sizes: Iterable[int]) -> float:
@@ -206,7 +178,7 @@ def moved(plan: CompiledPlan, view: View, columns: tuple[str, ...], *, way: Way,
     """
     most = times * max(movement(plan.promise, view, columns, unit).l2 for unit in plan.promise.protected)
     if way is Way.CLIPPED and any(view.attribute[c].path for c in columns):
-        return min(most, USUAL * times)
+        return min(most, chosen.MEAN_LINKS * times)
     own = [c for c in columns if not view.attribute[c].path]
     units = units_of(plan.promise, view) if own and way is Way.CENTRED else None
     if units is None or not units.hold(columns) or not units.shared.issuperset(c for c in columns if c not in own):

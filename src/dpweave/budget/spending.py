@@ -74,12 +74,24 @@ class LedgerSummary:
 
 def read(path: Path | str) -> LedgerSummary:
     """Read and verify a ledger; takes no lock and writes nothing."""
+    journal, _ = _read(path)
+    return LedgerSummary({name: _summary(journal, name) for name in journal.databases})
+
+
+def whole_lines(path: Path | str) -> list[bytes]:
+    """Read and verify a ledger; return its lines as they are in the file, but for a last one that was cut off."""
+    journal, content = _read(path)
+    return [line + b"\n" for line in content.split(b"\n")[: len(journal.entries)]]
+
+
+def _read(path: Path | str) -> tuple[Journal, bytes]:
     journal = Journal(path)
     try:
-        journal.catch_up(io.BytesIO(Path(path).read_bytes()))
+        content = Path(path).read_bytes()
+        journal.catch_up(io.BytesIO(content))
     except OSError as error:
         raise journal.trouble(f"{error.strerror}; name a file that can be read") from error
-    return LedgerSummary({name: _summary(journal, name) for name in journal.databases})
+    return journal, content
 
 
 def _summary(journal: Journal, name: str) -> DatabaseSummary:

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-import dpweave.cli.plan_commands  # noqa: F401 - registers its commands
+import dpweave.cli.plan_commands
+import dpweave.cli.upkeep_commands  # noqa: F401 - they register their commands
+from dpweave import chosen
 from dpweave.cli.interruption import interruptible
 from dpweave.cli.options import (
     DeltaOption,
@@ -45,6 +47,7 @@ from dpweave.cli.screen import (
     spent_words,
     unspent,
     verdict_words,
+    verified_words,
 )
 from dpweave.errors import DpweaveError, UsageError
 
@@ -103,7 +106,7 @@ def fit(
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="MODEL", help="Where to write the model, such as shop.dpw.")
     ],
-    delta: DeltaOption = 1e-6,
+    delta: DeltaOption = chosen.DELTA,
     ledger: LedgerOption = Path("ledger.jsonl"),
     label: LabelOption = None,
     resume: ResumeOption = False,
@@ -251,7 +254,7 @@ def run(
         typer.Option("--public", metavar="TABLE", help="Without a plan: a table that anybody may see; repeat it."),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Without a plan: do not ask before spending.")] = False,
-    delta: DeltaOption = 1e-6,
+    delta: DeltaOption = chosen.DELTA,
     model: Annotated[
         Path | None,
         typer.Option("--model", metavar="FILE", help="Where to keep the model. Without: TARGET's name, .dpw."),
@@ -394,11 +397,13 @@ def evaluate(
 @app.command()
 def ledger(
     file: Annotated[Path, typer.Argument(metavar="LEDGER", help="A ledger file, such as ledger.jsonl.")],
-    delta: Annotated[float, typer.Option("--delta", "-d", help="Total delta at which epsilon is stated.")] = 1e-6,
+    delta: Annotated[
+        float, typer.Option("--delta", "-d", help="Total delta at which epsilon is stated.")
+    ] = chosen.DELTA,
     cap_epsilon: Annotated[
         float | None, typer.Option("--cap-epsilon", help="Let all runs together spend no more than this.")
     ] = None,
-    cap_delta: Annotated[float, typer.Option("--cap-delta", help="Delta of the cap.")] = 1e-6,
+    cap_delta: Annotated[float, typer.Option("--cap-delta", help="Delta of the cap.")] = chosen.DELTA,
     database: Annotated[
         str | None, typer.Option("--database", help="Which database the cap is for, where the ledger knows several.")
     ] = None,
@@ -406,18 +411,35 @@ def ledger(
         str | None,
         typer.Option("--release", metavar="RUN", help="Give back what a run that died had reserved and not spent."),
     ] = None,
+    anchor: Annotated[
+        bool, typer.Option("--anchor", help="Print one line to keep elsewhere: it stands for the file as it is now.")
+    ] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Say whether every line follows the one before, and print nothing else.")
+    ] = False,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            "--against", metavar="ANCHOR", help="With --verify: an anchor, or a file of them, kept elsewhere."
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show what was spent on what, and set a cap.
 
     Spending adds up over runs: two copies fitted apart reveal more than one. A cap
     stops the run that would pass it, before a row is read. A run that goes on reserves
-    all it may spend; one that died gives it back when the next begins.
+    all it may spend; one that died gives it back when the next begins. Lines that were
+    edited are always refused; an end that was cut off is noticed with --against.
     """
+    from dpweave.budget.anchors import anchor as anchor_of
+    from dpweave.budget.anchors import require_anchors
     from dpweave.budget.running_fits import give_back
     from dpweave.budget.spending import read
     from dpweave.privacy.ledger import set_cap
 
+    if against is not None and not verify:
+        raise UsageError("--against says what to verify the ledger against; give it with --verify")
     if release is not None:
         give_back(file, release)
     if cap_epsilon is not None:
@@ -426,9 +448,15 @@ def ledger(
         raise UsageError(
             f"the ledger {file} knows no database {database!r}: {', '.join(read(file).databases) or 'it is empty'}"
         )
+    held = None if against is None else require_anchors(file, _text(against))
     found = {n: d for n, d in read(file).databases.items() if database in (None, n)}
     if as_json:
-        say_json({"ledger": str(file), "databases": {n: database_dict(d, delta) for n, d in found.items()}})
+        databases = {n: database_dict(d, delta) for n, d in found.items()}
+        say_json({"ledger": str(file), "anchor": anchor_of(file), "anchors_held": held, "databases": databases})
+    elif verify:
+        say(verified_words(anchor_of(file), held))
+    elif anchor:
+        say(anchor_of(file))
     else:
         say("\n\n".join(database_words(n, d, delta) for n, d in found.items()) or "Nothing was ever spent.")
 
@@ -440,7 +468,7 @@ def demo(
     ] = Path("dpweave-demo"),
     rows: Annotated[int, typer.Option("--rows", help="About how many rows the made-up shop has.")] = 200_000,
     epsilon: EpsilonOption = 1.0,
-    delta: DeltaOption = 1e-6,
+    delta: DeltaOption = chosen.DELTA,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -470,6 +498,14 @@ def _sample_and_write(model: Any, out: str, *, scale: float, seed: int, force: b
     with steps.step("write"):
         copy.write(out, overwrite=force, progress=steps.inside)
     return copy
+
+
+def _text(given: str) -> str:
+    """Return what a file holds, or the text itself where there is no such file."""
+    try:
+        return Path(given).read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return given
 
 
 def _capped_database(file: Path, database: str | None) -> str:

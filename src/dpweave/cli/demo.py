@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpweave import chosen
 from dpweave.errors import TargetError, UsageError
 from dpweave.plan.plan import Plan
 from dpweave.privacy.certificate import statement
@@ -168,7 +169,7 @@ def run(
     *,
     rows: int = 200_000,
     epsilon: float = 1.0,
-    delta: float = 1e-6,
+    delta: float = chosen.DELTA,
     seed: int = 7,
     progress: bool | Callable[[str, float], None] = False,
 ) -> Demo:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from dpweave import chosen
 from dpweave.cli.options import (
     DeltaOption,
     EpsilonOption,
@@ -82,7 +83,7 @@ def draft(
 def explain(
     plan: PlanArgument,
     epsilon: EpsilonOption,
-    delta: DeltaOption = 1e-6,
+    delta: DeltaOption = chosen.DELTA,
     as_json: JsonOption = False,
 ) -> None:
     """Say what a plan promises, spends and can give.
@@ -121,7 +122,7 @@ def diff(
     first: Annotated[Path, typer.Argument(metavar="PLAN_A.TOML", help="A plan.")],
     second: Annotated[Path, typer.Argument(metavar="PLAN_B.TOML", help="Another plan, for the same database.")],
     epsilon: EpsilonOption,
-    delta: DeltaOption = 1e-6,
+    delta: DeltaOption = chosen.DELTA,
     as_json: JsonOption = False,
 ) -> None:
     """Say what changes in promise, noise and worth from one plan to another.

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from dpweave import chosen
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
@@ -114,6 +116,12 @@ def sample_words(copy: SyntheticDatabase, target: str, *, public: Sequence[str])
     return "\n".join(_fold(words) for words in (said, *mended))
 
 
+def folded(text: str, *, indent: int) -> str:
+    """Fold each line at 80 columns; what goes on is indented."""
+    lines = text.split("\n")
+    return "\n".join(textwrap.fill(x, 80, subsequent_indent=" " * indent, break_on_hyphens=False) for x in lines)
+
+
 def _fold(text: str) -> str:
     return textwrap.fill(text, 80, break_on_hyphens=False, break_long_words=False)
 
@@ -122,18 +130,12 @@ def _tables(count: int, kind: str = "") -> str:
     return f"{count} {kind}table{'s' * (count != 1)}"
 
 
-ROUNDING = 0.01
-"""Part of epsilon that may stay unspent without a word. What rounding leaves is far below it,
-and a part as small as this is not worth a change of plan: from 0.1 % to 5 % it hardly matters.
-"""
-
-
 def unspent(certificate: Certificate, asked: float) -> dict[str, float]:
     """Return how much of the epsilon that was asked for each protected table has left,
     where it is more than a rounding.
     """
     left = {g.table: asked - g.epsilon for g in certificate.tables}
-    return {table: rest for table, rest in left.items() if rest > ROUNDING * asked}
+    return {table: rest for table, rest in left.items() if rest > chosen.UNNOTICED * asked}
 
 
 def spent_words(certificate: Certificate, *, asked: float | None = None) -> str:
@@ -200,6 +202,19 @@ def database_dict(found: DatabaseSummary, delta: float) -> dict[str, Any]:
 def _epsilon(found: DatabaseSummary, table: str, delta: float) -> float | None:
     """Return epsilon at ``delta``, or None where thresholds have used up so much delta already."""
     return found.epsilon(table, delta=delta) if found.total.delta.get(table, 0.0) < delta else None
+
+
+def verified_words(anchor: str, held: int | None) -> str:
+    """Return what a ledger that was read whole is known to be, and what is not known."""
+    lines = anchor.partition(": ")[2].partition(",")[0]
+    if held is None:
+        rest = (
+            "Whether lines are missing at its end, or the last one was changed, only an anchor tells that was kept"
+            " elsewhere: --against."
+        )
+    else:
+        rest = f"It has all that {held} anchor{'s' * (held != 1)} know{'s' * (held == 1)}."
+    return _fold(f"The ledger has {lines}, and each follows the one before. {rest}")
 
 
 def database_words(name: str, found: DatabaseSummary, delta: float) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpweave import chosen
 from dpweave.evaluation.baselines import INDEPENDENT, RANDOM, SYNTHETIC
 from dpweave.evaluation.comparisons import REAL, Score, usable_columns
 from dpweave.schema.domain import Attribute
@@ -130,7 +131,8 @@ def told_apart(a: IntArray, b: IntArray, rng: np.random.Generator) -> float:
     rows = np.concatenate([x[_some(len(x), count, rng)] for x in (a, b)]).astype(np.float64)
     mark = np.repeat([0, 1], count)
     order = rng.permutation(2 * count)
-    train, test = order[: int(1.4 * count)], order[int(1.4 * count) :]
+    known = int((1 - chosen.HELD_OUT) * len(order))
+    train, test = order[:known], order[known:]
     with threadpool_limits(limits=1):  # threads that wait for each other on a busy machine take minutes
         learner = HistGradientBoostingClassifier(max_iter=60, random_state=0).fit(rows[train], mark[train])
         return float(roc_auc_score(mark[test], learner.predict_proba(rows[test])[:, 1]))

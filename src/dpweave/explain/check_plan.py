@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dpweave import chosen
 from dpweave.errors import PlanError, UsageError
 from dpweave.explain.draft_notes import said_of_bare_rows, said_of_left_out
-from dpweave.plan.drafting import DEFAULT_DEGREE, looks_like_a_key
+from dpweave.plan.drafting import looks_like_a_key
 from dpweave.schema.domain import Categories, Learn, Opaque
 from dpweave.schema.fake_values import require_faker
 
@@ -110,7 +111,7 @@ def _bound(plan: Plan, planned: TablePlan, key: KeyPlan, where: str) -> Iterable
             yield Finding(
                 "risky", where, f"max_degree = {bound:,}, but the key is unique: 1 hides nothing and costs less"
             )
-    elif bound == DEFAULT_DEGREE:
+    elif bound == chosen.DEFAULT_DEGREE:
         text = f"max_degree = {bound} is the first guess of a draft; set what most rows keep, from what you know"
         yield Finding("note", where, text)
     elif (

@@ -9,6 +9,7 @@ import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dpweave import chosen
 from dpweave.explain.explanation_text import task_words
 
 if TYPE_CHECKING:
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
 
     from dpweave.plan.explanation import Explanation
     from dpweave.plan.plan import Plan
-
-CHANGE = 0.01
-"""Figures that differ by less than so much of themselves count as the same: no decision hangs on them."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +112,7 @@ def _differences(part: str, first: Mapping[str, object], second: Mapping[str, ob
 
 def _alike(a: object, b: object) -> bool:
     if isinstance(a, float) and isinstance(b, float):
-        return abs(a - b) <= CHANGE * max(abs(a), abs(b))
+        return abs(a - b) <= chosen.UNNOTICED * max(abs(a), abs(b))
     return a == b
 
 

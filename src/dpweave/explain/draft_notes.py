@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dpweave import chosen
 from dpweave.explain.explanation_text import short
 from dpweave.plan.drafting import (
     looks_like_a_key,
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from dpweave.schema.database import Column, Database
 
 CANDIDATES = 6
-USUAL_EPSILON, USUAL_DELTA = 1.0, 1e-6
-"""At which prices are stated."""
 HEAD = (
     "A plan: everything public about one release. Edit it, read what it means, then spend:",
     "  dpweave explain plan.toml --epsilon 1",
@@ -126,7 +125,7 @@ def comments(
     ``untyped`` the tables whose columns have no type there.
     """
     private = [plan.table[n] for n in plan.promise.private]
-    explanation = plan.explain(epsilon=USUAL_EPSILON, delta=USUAL_DELTA)
+    explanation = plan.explain(epsilon=chosen.EPSILON, delta=chosen.DELTA)
     prices = {item.column: item for item in explanation.learned}
     return Comments(
         head=(*HEAD, said_of_left_out(left_out)) if left_out else HEAD,
@@ -258,7 +257,7 @@ def _price(plan: Plan, explanation: Explanation) -> tuple[str, ...]:
     return (
         (
             f"{count} domains are to be learned here, which takes {part:.0%} of the budget; declared ones are free."
-            f" Rows and noise beside the columns are for epsilon {USUAL_EPSILON:g}: half of that about doubles them."
+            f" Rows and noise beside the columns are for epsilon {chosen.EPSILON:g}: half of that about doubles them."
         ),
     )
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpweave import chosen
 from dpweave.budget.allocation import Allocation, allocate, declared_costs
 from dpweave.budget.priorities import many, moved
 from dpweave.budget.tasks import (
@@ -30,7 +31,7 @@ from dpweave.explain.forecast import forecast
 from dpweave.explain.verdict import foretold, foretold_table
 from dpweave.measure.design import inner_sets
 from dpweave.measure.margins import even_margin
-from dpweave.measure.public_row_sums import FIRST, PublicRowSums
+from dpweave.measure.public_row_sums import PublicRowSums
 from dpweave.measure.question import Way
 from dpweave.plan.explanation import (
     Explanation,
@@ -47,7 +48,7 @@ from dpweave.privacy.certificate import Guarantee, said_together, statement
 from dpweave.privacy.sensitivity import belonging, movement, units_of, weighed
 from dpweave.schema.database import Type
 from dpweave.schema.domain import MAX_CELLS, Bins, Categories, Learn, Opaque, parse_degree, parse_presence, size
-from dpweave.tables.learned_ranges import LOOK, rows_needed
+from dpweave.tables.learned_ranges import rows_needed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -56,13 +57,6 @@ if TYPE_CHECKING:
     from dpweave.plan.entries import TablePlan
     from dpweave.plan.plan import Plan
     from dpweave.plan.relations import Relation as LinkedRelation
-
-
-MANY_CELLS = 1_000
-GENEROUS_ROWS = 50
-WEAK_EPSILON = 10.0
-DROWNED = 0.1
-"""A figure is called drowned when its noise passes this share of the rows behind it."""
 
 
 def explain(plan: Plan, *, epsilon: float, delta: float) -> Explanation:
@@ -192,7 +186,7 @@ def _coded_noise(plan: CompiledPlan, relation: LinkedRelation, names: Sequence[s
     alike = {columns: w for columns, w in weights.items() if {c for c in columns if c in left} == set(own)}
     sets = list(inner_sets(tuple(c for c in right if c in columns) for columns in alike))
     question = PublicRowSums.even(left, right, units=units, sets=sets).question(own, sets, declared=True)
-    noise = question.noise(rho * (1 - FIRST) * sum(alike.values()) / (1 + sum(weights.values())))
+    noise = question.noise(rho * (1 - chosen.FIRST_COUNT) * sum(alike.values()) / (1 + sum(weights.values())))
     asked = [x for code, x in zip(question.codes, noise, strict=True) if tuple(c for c, _ in code) == wanted]
     return float(np.mean(asked) if asked else noise.max())
 
@@ -212,7 +206,7 @@ def _quantile_share(table: TablePlan, column: str, rho: float) -> float:
     """What quantiles get of a task that learns bins: what one look leaves where the range has to be found first."""
     domain = table.column[column].domain
     declared = isinstance(domain, Learn) and domain.low is not None and domain.high is not None
-    return rho if declared else split(rho, LOOK)[1]
+    return rho if declared else split(rho, [chosen.LOOK, 1 - chosen.LOOK])[1]
 
 
 def _worst_l2(plan: CompiledPlan, task: Task, *, ordinary: bool = True) -> float:
@@ -378,14 +372,16 @@ def _find_warnings(
                 " usually far less"
             )
     yield from said_together([Guarantee(table, 0.0, epsilon, delta) for table in plan.protect])
-    if epsilon > WEAK_EPSILON:
-        yield f"epsilon {epsilon:g} promises little: 1 to 3 is usual, above {WEAK_EPSILON:g} hardly anything is hidden"
+    if epsilon > chosen.WEAK_EPSILON:
+        weak = f"{chosen.WEAK_EPSILON:g}"
+        yield f"epsilon {epsilon:g} promises little: 1 to 3 is usual, above {weak} hardly anything is hidden"
     for name in plan.protect:
         rows = plan.table[name].rows
         if rows and delta * rows > 1:
-            yield f"delta {delta:g} is above one in the {rows:,} declared rows of {name}; take at most {0.1 / rows:.1g}"
+            most = 1 / (10 * rows)
+            yield f"delta {delta:g} is above one in the {rows:,} declared rows of {name}; take at most {most:.1g}"
     for h in holdings:
-        if h.rows >= GENEROUS_ROWS and h.table != h.unit:
+        if h.rows >= chosen.GENEROUS_ROWS and h.table != h.unit:
             where = ""
             if plan.compile().table[h.table].has_cheap_bound:
                 where = (
@@ -407,7 +403,7 @@ def _find_warnings(
         rows = plan.table[s.table].rows
         if rows is None or s.sigma is None or s.group not in ("sizes", "tables") or s.item:
             continue
-        if s.sigma > DROWNED * rows:
+        if s.sigma > chosen.USEFUL * rows:
             what = "its size" if s.group == "sizes" else "its columns"
             yield f"{s.table} is declared to have {rows:,} rows; counts of {what} carry noise of ± {short(s.sigma)}"
     for table in plan.tables:
@@ -415,7 +411,7 @@ def _find_warnings(
             if (
                 table.name not in plan.public
                 and isinstance(column.domain, Categories | Bins)
-                and column.domain.cells > MANY_CELLS
+                and column.domain.cells > chosen.MANY_CELLS
             ):
                 yield f"{table.name}.{column.name} has {column.domain.cells:,} cells, each with its noise; use fewer"
             if (

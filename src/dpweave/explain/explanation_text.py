@@ -6,11 +6,10 @@ import math
 import textwrap
 from typing import TYPE_CHECKING
 
-from dpweave.links.popularity import SHARE
-from dpweave.measure.expected_error import COARSE, USEFUL
-from dpweave.plan.compiled import DEFAULT_METHOD, UNDECLARED_ROWS
+from dpweave import chosen
+from dpweave.plan.compiled import DEFAULT_METHOD
 from dpweave.privacy.certificate import said_of_sizes
-from dpweave.schema.domain import parse_newcomer, parse_repetition
+from dpweave.schema.domain import parse_repetition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -168,10 +167,8 @@ def task_words(s: Spending) -> str:
         "tables": "columns of",
         "links": "links of",
     }
-    again, led = parse_repetition(s.item), parse_newcomer(s.item)
+    again = parse_repetition(s.item)
     name = f"{words[s.group]} {s.table}" + (f".{s.item}" if s.item else "")
-    if led:
-        return f"popularity of where {s.table}.{led} leads"
     return f"repeated pairs of {s.table}.{again}" if again else name
 
 
@@ -215,8 +212,8 @@ def _guesses(e: Explanation) -> str:
     return "Rows that are guessed\n" + _wrap(
         f"What follows may be far off: {', '.join(e.forecast.guessed)}"
         f" {'declares' if len(e.forecast.guessed) == 1 else 'declare'} no rows. A protected table is taken to have"
-        f" {UNDECLARED_ROWS:,}, and owners to use half of their bounds. Write rows = N under [tables.NAME], if about"
-        " how many is no secret."
+        f" {chosen.UNDECLARED_ROWS:,}, and owners to use half of their bounds. Write rows = N under [tables.NAME], if"
+        " about how many is no secret."
     )
 
 
@@ -246,9 +243,9 @@ def _links(e: Explanation) -> str:
     if led and e.neighbours == "entity":
         lines.append(
             _wrap(
-                f"How often each row of {', '.join(led)} is led to is counted with up to {SHARE:.0%} of what its links"
-                " get, where noise would let it show. Errors there hold for files, data frames, DuckDB and SQLite;"
-                " links on a server may come out with more."
+                f"How often each row of {', '.join(led)} is led to is counted with up to {chosen.ON_TARGETS:.0%} of"
+                " what its links get, where noise would let it show. Errors there hold for files, data frames, DuckDB"
+                " and SQLite; links on a server may come out with more."
             )
         )
     return "\n".join(lines)
@@ -258,7 +255,8 @@ def _verdict(e: Explanation) -> str:
     head = "What a copy should be worth, and what to change first"
     legend = _wrap(
         "The error is the part of the rows that noise puts in the wrong place, in the mean over columns, or over pairs"
-        f" of columns across a key: up to {USEFUL:g} is useful, up to {COARSE:g} coarse, above that noise only."
+        f" of columns across a key: up to {chosen.USEFUL:g} is useful, up to {chosen.COARSE:g} coarse, above that"
+        " noise only."
     )
     return f"{head}\n{e.verdict}\n{legend}"
 

@@ -15,6 +15,7 @@ import math
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from dpweave import chosen
 from dpweave.budget.priorities import moved
 from dpweave.budget.tasks import link_task
 from dpweave.budget.ways_of_counting import relation_way
@@ -161,10 +162,6 @@ SECONDS = Work(
 """Processor seconds for each unit of work, as benchmarks/explain.py measures them."""
 BYTES = Work(fits=2.7e8, values=50.0, tree_cells=1e3, cells=200.0, whole=0.3, slices=7e7)
 """Bytes at the peak for each unit of work."""
-UNSEEN_TYPES = 200.0
-"""Row types of a public table: a plan does not say how many different rows it has. Set
-with the databases of benchmarks/databases.py in view.
-"""
 
 
 def work(plan: CompiledPlan, mechanisms: Mapping[str, str], found: Mapping[Relation, Predicted]) -> Work:
@@ -182,7 +179,7 @@ def work(plan: CompiledPlan, mechanisms: Mapping[str, str], found: Mapping[Relat
     for relation, (_, components) in found.items():
         left, right = relation.varying
         links, target = _rows(plan.table[relation.table]), relation.target
-        others = _rows(plan.table[target]) if target in plan.promise.private else UNSEEN_TYPES
+        others = _rows(plan.table[target]) if target in plan.promise.private else chosen.UNSEEN_TYPES
         types = min(math.prod(left.values()), links), min(math.prod(right.values()), others)
         size = {**left, **right}
         sets += len(left) * len(right)

@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpweave import chosen
 from dpweave.budget.allocation import allocate
 from dpweave.errors import DpweaveError
 from dpweave.explain.forecast import predictions
-from dpweave.measure.expected_error import COARSE, USEFUL, noise_error, word
-from dpweave.plan.compiled import UNKNOWN_CATEGORIES
+from dpweave.measure.expected_error import noise_error, word
 from dpweave.plan.explanation import Judged, Verdict
 from dpweave.schema.domain import Bins, Categories
-from dpweave.tables.learned_domains import BEYOND_DOUBT
-from dpweave.tables.learned_ranges import ENOUGH
 from dpweave.tables.owned_row_counts import Rows, with_declared
 
 if TYPE_CHECKING:
@@ -41,10 +39,6 @@ DOUBLINGS = 5
 """Up to so many doublings of epsilon are tried for advice: beyond 32 times what is asked nobody would go."""
 WORST = 1.0
 """Error of a column whose domain was not learned: where its values lie means nothing."""
-HIDDEN = 0.2
-"""Share of a table's rows that a bound may hide before it is worth a word. From 0.1 to 0.4 the same tables come up in
-most databases: bounds either fit or are far off.
-"""
 
 
 # -- before a fit ------------------------------------------------------------------------------------------------------
@@ -82,7 +76,7 @@ def foretold_table(table: CompiledTable, budget: Sequence[Spending], learned: Se
     for column in table.measured_columns:
         cells = table.codes(column)
         missed = _to_be_missed(short[column], rows, owners=owners) if column in short else 0.0
-        if missed > USEFUL:
+        if missed > chosen.USEFUL:
             unlearned.append(column)
         even = noise_error(np.full(cells, 1 / cells), sigma=noise.get(("tables", ""), 0.0), rows=rows)
         errors.append(min(missed + even, WORST))
@@ -98,13 +92,13 @@ def _to_be_missed(item: Learned, rows: float, *, owners: float) -> float:
     if item.threshold is None:
         return 0.0
     if item.kind == "categories":
-        shares = 1 / np.arange(1, UNKNOWN_CATEGORIES + 1)
+        shares = 1 / np.arange(1, chosen.UNKNOWN_CATEGORIES + 1)
         shares /= shares.sum()
         have = 1 - (1 - shares) ** max(rows / owners, 1.0)  # share of owners with a category, among others
         counts = owners * have / math.sqrt(have.sum()) if item.by_unit else rows * shares
         return float(shares[counts < item.threshold].sum())
-    enough = rows * ENOUGH / item.threshold  # as many times the rows that noise hides
-    return 0.0 if enough >= ENOUGH else COARSE if enough > BEYOND_DOUBT else WORST
+    enough = rows * chosen.KNOWN / item.threshold  # as many times the rows that noise hides
+    return 0.0 if enough >= chosen.KNOWN else chosen.COARSE if enough > chosen.BEYOND_DOUBT else WORST
 
 
 # -- after a fit -------------------------------------------------------------------------------------------------------
@@ -145,7 +139,7 @@ def _found_table(model: Model, name: str, noise: Mapping[tuple[str, str], float]
         counts = np.zeros(1) if fitted is None else np.maximum(fitted.marginal((column,)).ravel(), 0.0)
         shares = counts / counts.sum() if counts.sum() > 0 else np.full(len(counts), 1 / len(counts))
         missed = _missed(domain, shares, is_discovered=column in discovered)
-        if missed > USEFUL:
+        if missed > chosen.USEFUL:
             unlearned.append(column)
         errors.append(min(missed + noise_error(shares, sigma=noise.get((name, column), 0.0), rows=rows), WORST))
     size = next((m.marginal.sigma for m in model.release.measured if m.what == f"sizes:{name}"), 0.0)
@@ -159,7 +153,7 @@ def _missed(domain: object, shares: FloatArray, *, is_discovered: bool) -> float
     0.75
     """
     if isinstance(domain, Bins):
-        return {"not": WORST, "coarse": COARSE}.get(domain.learned or "", 0.0)
+        return {"not": WORST, "coarse": chosen.COARSE}.get(domain.learned or "", 0.0)
     return float(shares[len(domain.values)]) if is_discovered and isinstance(domain, Categories) else 0.0
 
 
@@ -187,7 +181,7 @@ def _judged(
     elif planned.rows is not None:
         sigma = with_declared(Rows(rows, sigma), table.seen_rows).sigma
     off = min(math.sqrt(2 / math.pi) * sigma / max(rows, 1.0), WORST)
-    error = max(float(np.mean(errors)), min(off, COARSE)) if errors else off
+    error = max(float(np.mean(errors)), min(off, chosen.COARSE)) if errors else off
     return Judged("table", table.name, word(error), error, rows, 2 * sigma or None, tuple(unlearned))
 
 
@@ -230,14 +224,14 @@ def _advice(
         named = ", ".join(unlearned[:6]) + (f" and {len(unlearned) - 6} more" if len(unlearned) > 6 else "")
         found.append((float(len(unlearned)), f"Declare the domains of {named}: noise hides them."))
     for (table, key), share in hidden.items():
-        if share > HIDDEN:
+        if share > chosen.HIDDEN:
             bound = plan.promise.bounds[table, key]
             text = (
                 f"Raise max_degree = {bound:,} of {table}.{key}: it hides about {share:.0%} of the rows. What they"
                 " are like is guessed from the others."
             )
             found.append((share * len(plan.table[table].columns), text))
-    lost = [j for j in judged if j.error > USEFUL]
+    lost = [j for j in judged if j.error > chosen.USEFUL]
     if lost:
         names = ", ".join(j.name for j in sorted(lost, key=lambda j: -j.error)[:4])
         what = f"{names} and {len(lost) - 4} more" if len(lost) > 4 else names

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import math
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from dpweave import chosen
 from dpweave.budget.allocation import Allocation, allocate, declared_costs
 from dpweave.budget.kept_answers import KeptAnswers, find
 from dpweave.budget.running_fits import begin
@@ -19,7 +20,7 @@ from dpweave.budget.tasks import (
 )
 from dpweave.budget.ways_of_counting import table_way
 from dpweave.engines.opening import open_source
-from dpweave.errors import PlanError, UsageError
+from dpweave.errors import LedgerError, PlanError, UsageError
 from dpweave.fitting.external_rows import ExternalRows, bring
 from dpweave.fitting.link_learning import learn_links, learn_popularity
 from dpweave.fitting.measured_sizes import count_degrees, group_degrees, known_sizes, measure_sizes
@@ -27,6 +28,7 @@ from dpweave.fitting.rule_structure import with_dependencies, with_zeros
 from dpweave.fitting.unit_windows import unit_window
 from dpweave.measure.question import Way
 from dpweave.model.model import Model, degree_counts, repetitions
+from dpweave.model.verification import bound_certificate
 from dpweave.privacy.accounting import Budget, Cost
 from dpweave.privacy.certificate import said_of_lost, said_of_sizes
 from dpweave.privacy.curator import Curator
@@ -64,7 +66,7 @@ def fit(
     plan: Plan | None = None,
     *,
     epsilon: float,
-    delta: float = 1e-6,
+    delta: float = chosen.DELTA,
     protect: Sequence[str] | None = None,
     public: Sequence[str] = (),
     ledger: str | Path | None = None,
@@ -156,7 +158,11 @@ def fit(
         )
         declared = {t.name: t.public_rows for t in plan.tables if t.public_rows is not None}
         said = (*said_of_sizes(declared, neighbours=plan.neighbours), *remarks(plan), *said_of_lost(again))
-        certificate = replace(certificate, caveats=(*certificate.caveats, *said))
+        certificate = bound_certificate(
+            replace(certificate, caveats=(*certificate.caveats, *said)), curator.release, plan
+        )
+        with suppress(LedgerError):  # what was learned is not to be lost for that: others will end the run
+            book.close(what={"digests": {**certificate.digests}})
     return Model(blueprint, certificate, curator.release, mechanisms, fits, None if kept is None else kept.path)
 
 

@@ -52,8 +52,7 @@ def learn_popularity(
     compiled = plan.compile()
     left = {task.name: rho for task, rho in allocation.tasks.items() if task.group == "links"}
     for relation in compiled.relations:
-        target, alone = relation.target, relation.is_popularity_alone
-        task = popularity_task(relation) if alone else link_task(relation)
+        task, target = link_task(relation), relation.target
         if task.name not in left or not relation.has_popular_targets:
             continue
         if not isinstance(relation_model(compiled, relation), MAP) or blueprint.public[target].num_rows > MOST_TARGETS:
@@ -66,8 +65,9 @@ def learn_popularity(
                 continue
             (column,) = window.shape
             mean = blueprint.sizes[relation.table] * blueprint.share(relation.table, relation.key) / len(keys)
-            share = share_for(rho=left[task.name], l2=window.l2((column,)), mean=mean, targets=len(keys))
-            rho = left[task.name] * (1.0 if alone else share)
+            rho = left[task.name] * share_for(
+                rho=left[task.name], l2=window.l2((column,)), mean=mean, targets=len(keys)
+            )
             if rho > 0:
                 (noisy,) = window.measure([(column,)], rho=rho)
                 left[task.name] = subtract(left[task.name], rho)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from dpweave import chosen
 from dpweave.budget.running_fits import begin
 from dpweave.budget.tasks import link_task
 from dpweave.engines.frames.source import as_arrow
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from dpweave.privacy.certificate import Certificate
     from dpweave.privacy.release import Release
 
-COUNTING = 0.05
-"""Share of the budget for the number of links (and for table sizes, where neighbours hide them)."""
 DISTINCT = 64
 """Numbers with at most this many different values in a synthetic table are told apart; others are put into bins."""
 
@@ -126,7 +125,7 @@ def link(
         for table in plan.tables:
             for column in table.modelled:
                 curator.set_codec(table.name, column.name, _codec(column))
-        counting, learning = split(rho, [COUNTING, 1 - COUNTING])
+        counting, learning = split(rho, [chosen.COUNTING, 1 - chosen.COUNTING])
         with report.step("count links"):
             measured, scale = task.count(curator, plan, rho=counting)
         wanted = task.links(measured * scale) if m_syn is None else m_syn

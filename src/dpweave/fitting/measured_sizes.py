@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from dpweave import chosen
 from dpweave.budget.tasks import Task
 from dpweave.plan.relations import degree_codec, repetition_codec
 from dpweave.schema.domain import View, parse_repetition
 from dpweave.tables.owned_row_counts import (
-    BAND,
-    FIRST_LOOK,
     DegreeCounts,
     Rows,
     combined,
@@ -60,8 +59,8 @@ def count_degrees(
             if task in allocation.tasks:
                 with report.step(f"learn how many {key.table} a row of {name} has"):
                     rho = allocation.tasks[task]
-                    first = _look(curator, task, key, key.fine_degrees, FIRST_LOOK * rho)
-                    second = _look(curator, task, key, finer(first, key.fine_degrees), (1 - FIRST_LOOK) * rho)
+                    first = _look(curator, task, key, key.fine_degrees, chosen.FIRST_LOOK * rho)
+                    second = _look(curator, task, key, finer(first, key.fine_degrees), (1 - chosen.FIRST_LOOK) * rho)
                     found[task] = joined([first, second], key.fine_degrees)
     return found
 
@@ -121,7 +120,7 @@ def _with_public_sizes(
                 kept[name] = kept_share(*degrees[task], bound=bound)
             kept[name] *= kept[key.target]
             owners = out[key.target]
-            if plan.table[name].is_centred and owners.rows > BAND * owners.sigma:
+            if plan.table[name].is_centred and owners.rows > chosen.BAND * owners.sigma:
                 most = bound * owners.rows
         out[name] = measured[name] if declared is None else Rows(min(declared * kept[name], most), 0.0)
     return out

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpweave import chosen
 from dpweave.errors import UsageError
 
 if TYPE_CHECKING:
@@ -51,12 +52,6 @@ class Degrees:
             if isinstance(bound, int) and bound < 1:
                 raise UsageError(f"{name} = {bound}: a bound on degrees is at least 1")
 
-
-_CLIFF = float(np.log(10.0))
-"""A rise of the log density between buckets that is taken for the start of a distribution."""
-
-_WORTH_A_CUT = 1.05
-"""How much more groups must explain to be one more."""
 
 _STEEPEST, _HALVINGS = 60.0, 50
 """Powers that are tried: at these all rows have the least degree, or the largest. Halved so often they are exact."""
@@ -104,7 +99,7 @@ def decode(codes: IntArray, edges: Sequence[int], rng: np.random.Generator) -> I
     for b in np.flatnonzero(share):
         rows = order[ends[b] - int(share[b]) : ends[b]]
         # A neighbour that is empty, or below and nearly so (noise), is the end of the distribution: no slope to it.
-        low = b - 1 if b and share[b - 1] and density[b - 1] > density[b] - _CLIFF else b
+        low = b - 1 if b and share[b - 1] and density[b - 1] > density[b] - float(np.log(chosen.CLIFF)) else b
         high = b + 1 if b + 1 < len(widths) and share[b + 1] else b
         slope = (density[high] - density[low]) / (middle[high] - middle[low]) if high > low else 0.0
         values = np.arange(limits[b], limits[b + 1])
@@ -149,7 +144,7 @@ def telling_cuts(edges: Sequence[int], shares: FloatArray, *, rows: float, noise
         more = best(found)
         for _ in range(2 * len(more)):
             more = best(more[1:])
-        if explained(more) < _WORTH_A_CUT * explained(found):
+        if explained(more) < chosen.CUT_GAIN * explained(found):
             break
         found = more
     return tuple(edges[i] for i in sorted(found))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpweave import chosen
 from dpweave.errors import UsageError
 from dpweave.links.degrees import whole
 from dpweave.links.row_types import RowTypes
@@ -17,7 +18,7 @@ from dpweave.measure.cross_workloads import Workload, cells
 from dpweave.measure.design import Design, informs, parts
 from dpweave.measure.estimates import estimates
 from dpweave.measure.margins import Margin
-from dpweave.measure.public_row_sums import UNSURE, PublicRowSums, outer
+from dpweave.measure.public_row_sums import PublicRowSums, outer
 from dpweave.measure.question import Question
 
 if TYPE_CHECKING:
@@ -34,15 +35,6 @@ FIT_CELLS = 1 << 18
 
 _SHORTEST = 3
 """Values in order that a column must have for a straight lean to be less than all it can do."""
-
-_UNEVEN = 3.0
-"""How many times the noise of even values a sum along a straight lean may have."""
-
-REACH_DOUBT = 0.2
-"""Standard error with which the share of links is known that lead on to further rows, before counts show it."""
-
-LINKS_DOUBT = 0.1
-"""Relative standard error with which the number of links in the view is taken as known."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +103,7 @@ class FitInputs:
             self.right,
             units=units,
             sets=list(sets),
-            taste=UNSURE if self.left_known else None,
+            taste=chosen.UNSURE if self.left_known else None,
         )
 
     def centre(self, columns: Columns) -> Centre | None:
@@ -139,7 +131,7 @@ class FitInputs:
         share, blur = math.prod(ways.values()), (noise / self.links) ** 2
         if not ways or blur == math.inf:
             return share
-        likely = (total / self.links * REACH_DOUBT**2 + share * blur) / (REACH_DOUBT**2 + blur)
+        likely = (total / self.links * chosen.REACH_DOUBT**2 + share * blur) / (chosen.REACH_DOUBT**2 + blur)
         return min(max(likely, share / 10), 1.0)
 
     @property
@@ -256,7 +248,7 @@ class Stage:
             for s, t in tables.items()
             if t.blur is None and not any(c in reached for c in s.columns)
         ]
-        prior = 1 / (LINKS_DOUBT * scene.links) ** 2
+        prior = 1 / (chosen.LINKS_DOUBT * scene.links) ** 2
         best = (scene.links * prior + sum(t * w for t, w in totals)) / (prior + sum(w for _, w in totals))
         return cls(scene, tables, left, right, np.multiply.outer(p, q), max(best, 1.0))
 
@@ -296,7 +288,7 @@ class Stage:
                 p = self.scene.margin[c].p
                 found = line(p, count)
                 # The sum along scores x = found / sqrt(p) has the noise of sum x², of even values len(p).
-                if (found**2 / p).sum() <= _UNEVEN * len(p):
+                if (found**2 / p).sum() <= chosen.UNEVEN * len(p):
                     out[axis] = found
         return out
 

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpweave import chosen
 from dpweave.errors import UsageError
 from dpweave.links.degrees import UNKNOWN, Degrees
 from dpweave.links.draw_links import draw_links
@@ -38,8 +39,7 @@ from dpweave.links.prior_variances import prior_variances
 from dpweave.links.row_types import LinkOperator, RowTypes
 from dpweave.measure.centred_counts import Centred
 from dpweave.measure.clipped_counts import Clipped
-from dpweave.measure.design import SILENT, default_variance
-from dpweave.measure.public_row_sums import FIRST, PublicRowSums
+from dpweave.measure.design import default_variance
 from dpweave.measure.question import Way, ask
 from dpweave.privacy.accounting import split
 
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from dpweave.links.prior_variances import Lean
     from dpweave.measure.cross_workloads import Workload
     from dpweave.measure.design import Design
+    from dpweave.measure.public_row_sums import PublicRowSums
     from dpweave.privacy.window import Columns, Noisy, Window
 
 
@@ -182,7 +183,7 @@ def _measure_coded(
     """
     first: tuple[Noisy, ...] = ()
     if scene.left_known:
-        start, rho = split(rho, [FIRST, 1 - FIRST])
+        start, rho = split(rho, [chosen.FIRST_COUNT, 1 - chosen.FIRST_COUNT])
         every = sums.balanced(sums.question((), list(sums.share)), rho=start, links=scene.links)
         first = ask(window, [every], rho=start)
         sums = sums.around(*first, links=scene.links)
@@ -350,7 +351,7 @@ def _maximise(stage: Stage, variance: Mapping[Workload, Lean]) -> LinkFit:
     """Minimise the objective by L-BFGS from independent wiring."""
     from scipy.optimize import minimize
 
-    informed = stage.informed({t: max(lean) for t, lean in variance.items()}, least=SILENT)
+    informed = stage.informed({t: max(lean) for t, lean in variance.items()}, least=chosen.NEXT_TO_NOTHING)
     if not informed:
         return LinkFit(stage.scene.problem.shape, {}, 0, converged=True)
     tables = {

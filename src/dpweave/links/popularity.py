@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpweave import chosen
 from dpweave.links.degrees_by_values import COEFFICIENTS, tilts
 from dpweave.measure.expected_error import doubt
 
@@ -31,27 +32,15 @@ if TYPE_CHECKING:
 
     from dpweave.arrays import BoolArray, FloatArray, IntArray
 
-SHARE = 0.25
-"""The most of a relation's budget that is spent on counting targets one by one."""
-ENOUGH = 0.1
-"""Noise below this part of the mean count is not worth its price."""
-HOPELESS = 2.0
-"""Noise above so many mean counts tells too little of most rows. Then only as much is spent
-as the part of the links that lead to rows which would stand out of noise all the same.
-"""
 
 MOST_TARGETS = 100_000
 """Of more rows none is counted by itself."""
 
 _POINTS = 60
 _STEPS = 40
-_MANY = 500
-"""Rows from which on they shape their own law: of fewer, noise would."""
 _REACH = 4.0
 """Standard deviations of log λ that are looked at."""
 _RAKES = 10
-_LEAST = 0.05
-"""What columns leave of the mean at least."""
 
 
 def share_for(*, rho: float, l2: float, mean: float, targets: int) -> float:
@@ -63,10 +52,10 @@ def share_for(*, rho: float, l2: float, mean: float, targets: int) -> float:
     """
     if not mean > 0:
         return 0.0
-    noise = l2 / np.sqrt(2 * rho * SHARE)
-    if noise > HOPELESS * mean:
-        return SHARE * _shown(noise, mean, targets)
-    return float(min(SHARE, (l2 / (ENOUGH * mean)) ** 2 / (2 * rho)))
+    noise = l2 / np.sqrt(2 * rho * chosen.ON_TARGETS)
+    if noise > chosen.HOPELESS * mean:
+        return chosen.ON_TARGETS * _shown(noise, mean, targets)
+    return float(min(chosen.ON_TARGETS, (l2 / (chosen.NOT_WORTH_MORE * mean)) ** 2 / (2 * rho)))
 
 
 def _shown(noise: float, mean: float, targets: int) -> float:
@@ -93,13 +82,13 @@ def popularity(counts: IntArray, *, sigma: float, columns: Mapping[str, IntArray
     base = _by_columns(observed, columns)
     law, points = _law(observed, base, noise, chance=1 / max(mean, 1.0))
     likelihood = np.exp(-0.5 * ((observed[:, None] - base[:, None] * points) / noise) ** 2) + 1e-300
-    for _ in range(_STEPS if n >= _MANY else 0):
+    for _ in range(_STEPS if n >= chosen.MANY_TARGETS else 0):
         posterior = likelihood * law
         law = (posterior / posterior.sum(axis=1, keepdims=True)).mean(axis=0)
     posterior = likelihood * law
     expected = base * (posterior @ points) / posterior.sum(axis=1)
     dealt = _dealt(expected, base, points, law)
-    if n < _MANY:
+    if n < chosen.MANY_TARGETS:
         known = float(dealt.var() / (dealt.var() + noise**2))
         dealt = known * expected + (1 - known) * dealt
     clear = observed - base > doubt(n) * noise
@@ -122,7 +111,7 @@ def _by_columns(observed: FloatArray, columns: Mapping[str, IntArray]) -> FloatA
     varying = {c: codes for c, codes in columns.items() if 1 < shape[c] <= COEFFICIENTS}
     off = observed - 1.0
     lean = float((off**2).mean()) * tilts(off, varying, shape)
-    base = np.maximum(1.0 + lean - lean.mean(), _LEAST)
+    base = np.maximum(1.0 + lean - lean.mean(), chosen.LEAST_LEFT)
     return np.asarray(base / base.mean())
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from dpweave import chosen
 from dpweave.measure.design import default_variance
 from dpweave.measure.public_row_sums import outer
 
@@ -26,16 +27,7 @@ if TYPE_CHECKING:
 
 GRID = np.geomspace(1e-4, 1e3, 36)
 """Multiples of the default prior variance that empirical Bayes weighs up."""
-_CLASS_DOUBT = math.log(8.0)
-_MEMBER_DOUBT = 3.0
-"""Spread of log variance: of an order of components around its default, of a component around its order. Within
-an order a few components are strong and most are next to nothing, so that one must not be taken for the other.
-"""
-_LINES_DOUBT, _LINE_DOUBT = 1.5, 1.2
-"""The same for straight leans: of all in an order around that order, and of one around
-all. One coefficient tells too little of its own variance to stand alone, and what it
-tells is the lean by itself, while θ is the lean beside that of all other columns.
-"""
+
 _ROUNDING = 1e-9
 """Part of a cell's noise that is left at least beside straight leans."""
 
@@ -67,8 +59,8 @@ def prior_variances(stage: Stage) -> dict[Workload, Lean]:
             found[straight][t] = coefficients(beyond, margins, lines, straight=straight).likelihood(strength)
     out: dict[bool, dict[Workload, float]] = {True: {}, False: {}}
     for found in orders.values():
-        typical = np.exp(-0.5 * (logs / _CLASS_DOUBT) ** 2)
-        for straight, doubt in ((False, _MEMBER_DOUBT), (True, _LINE_DOUBT)):
+        typical = np.exp(-0.5 * (logs / math.log(chosen.ORDER_DOUBT)) ** 2)
+        for straight, doubt in ((False, chosen.MEMBER_DOUBT), (True, chosen.LINE_DOUBT)):
             member = _around(logs, doubt)
             posterior = np.log(typical)
             for likelihood in found[straight].values():
@@ -79,7 +71,7 @@ def prior_variances(stage: Stage) -> dict[Workload, Lean]:
                 own = member * np.exp(likelihood) + 1e-300
                 weight = order @ (own / own.sum(axis=1, keepdims=True))
                 out[straight][t] = default_variance(t, stage.links) * float(np.exp(weight @ logs))
-            typical = order @ _around(logs, _LINES_DOUBT)  # of straight leans, before they are looked at
+            typical = order @ _around(logs, chosen.LINES_DOUBT)  # of straight leans, before they are looked at
     return {t: Lean(out[True].get(t, variance), variance) for t, variance in out[False].items()}
 
 

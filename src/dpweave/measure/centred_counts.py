@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from dpweave.measure.public_row_sums import KEPT, ROOM, UNFELT, clip_at
+from dpweave import chosen
+from dpweave.measure.public_row_sums import clip_at
 from dpweave.measure.question import Question, ask
 from dpweave.schema.domain import MAX_CELLS
 
@@ -37,16 +38,6 @@ if TYPE_CHECKING:
     from dpweave.arrays import FloatArray
     from dpweave.privacy.window import Columns, Noisy, Units, Window
 
-TASTE = 0.4
-"""Relative standard deviation of a unit's own share of a cell around that of all rows."""
-
-DIFFERENT = 0.25
-"""By which part of their counts units that are scaled down may differ from all others: who has more rows has others."""
-
-FAINT = 0.0125
-"""Noise of all cells together below about a hundredth of the rows, this part over the mean
-absolute value of a standard normal variable, is not worth having at the price of clipping.
-"""
 
 MOST_CELLS = 2_000
 """Cells of owned rows that are counted around a centre at most: every unit has a number for each of them."""
@@ -87,7 +78,7 @@ class Centred:
     units: Units
     centres: Centres
     rows: float
-    kept: float = KEPT
+    kept: float = chosen.KEPT
     balanced: bool = True
 
     def l2(self, columns: Columns) -> float:
@@ -130,20 +121,22 @@ class Centred:
         chance = math.sqrt(rows * float((share * (1 - share)).sum()) / cells)
         longest = self.units.rows * math.hypot(math.sqrt(2.0), apart)
         if self.balanced:
-            noise, wrong = clip / math.sqrt(math.pi * rho), DIFFERENT * rows / cells
+            noise, wrong = clip / math.sqrt(math.pi * rho), chosen.DIFFERENT * rows / cells
             clip *= clip_at(self.units, lambda m: _length(m, centre.alike, centre.doubt), noise=noise, wrong=wrong)
-        clip = min(max(clip, math.sqrt(2 * rho) * max(UNFELT * chance, FAINT * rows / cells)), longest)
+        clip = min(
+            max(clip, math.sqrt(2 * rho) * max(chosen.UNFELT * chance, chosen.FAINT_CELLS * rows / cells)), longest
+        )
         return Question(centre.beside, codes, (1 / apart, *(1.0,) * share.size), clip, (0.0, *share.tolist()))
 
 
-def clip_for(rows: float, alike: float, doubt: float = 0.0, *, kept: float = KEPT) -> float:
+def clip_for(rows: float, alike: float, doubt: float = 0.0, *, kept: float = chosen.KEPT) -> float:
     """Clip of a centred unit sum, for a unit with so many ``rows``; see :class:`Centre`.
 
     >>> round(clip_for(100.0, 0.25), 1)
     26.2
     """
-    return ROOM * math.hypot(1.0, kept) * _length(rows, alike, doubt)
+    return chosen.ROOM * math.hypot(1.0, kept) * _length(rows, alike, doubt)
 
 
 def _length(rows: float, alike: float, doubt: float) -> float:
-    return math.sqrt(rows**2 * (TASTE**2 * alike + doubt) + rows * (1 - alike))
+    return math.sqrt(rows**2 * (chosen.TASTE_OF_ROWS**2 * alike + doubt) + rows * (1 - alike))

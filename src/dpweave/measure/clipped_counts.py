@@ -20,21 +20,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpweave import chosen
 from dpweave.measure.question import Question, ask
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dpweave.privacy.window import Columns, Noisy, Units, Window
-
-TOGETHER = 2.0
-"""Mean number of links of a unit that has any."""
-
-USUAL = 2.0
-"""Clip that is taken for granted before it is known how much is spent on a clique."""
-
-DIFFERENT = 0.25
-"""By which part of their counts units that are scaled down may differ from all others."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +39,7 @@ class Clipped:
 
     def l2(self, columns: Columns) -> float:
         """About what noise must hide."""
-        return min(USUAL, self.window.l2(columns))
+        return min(chosen.MEAN_LINKS, self.window.l2(columns))
 
     def measure(
         self, cliques: Sequence[Columns], *, rho: float, weights: Sequence[float] | None = None
@@ -59,5 +51,5 @@ class Clipped:
         """Whole cells, the clip where noise and what it takes are least together."""
         cells = math.prod(self.window.shape[c] for c in columns)
         clips = np.geomspace(1.0, max(self.units.rows, 1.0), 40)
-        wrong = DIFFERENT * self.links / cells * (1 - 1 / TOGETHER) ** clips
+        wrong = chosen.DIFFERENT * self.links / cells * (1 - 1 / chosen.MEAN_LINKS) ** clips
         return Question(columns, clip=float(clips[np.argmin(clips / math.sqrt(math.pi * rho) + wrong)]))

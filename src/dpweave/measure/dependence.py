@@ -23,19 +23,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpweave import chosen
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dpweave.arrays import FloatArray
-
-LEVEL = 0.01
-"""Chance that noise alone makes anything stand out in one relation. From 0.05 to 0.001 the threshold for ten sets of
-columns moves from 2.6 to 3.7 standard deviations, and what is worth showing mostly lies far above.
-"""
-FAR = 10.0
-"""Standard deviations from which on a noisy total is as good as known. Noise in shares then adds at most a tenth to
-that in a cell; from 5 to 20 scores hardly differ.
-"""
 
 
 @dataclass(frozen=True)
@@ -63,7 +56,7 @@ def threshold(sets: int) -> float:
     >>> [round(threshold(n), 2) for n in (1, 10, 100)]
     [2.33, 3.09, 3.72]
     """
-    return -NormalDist().inv_cdf(-math.expm1(math.log1p(-LEVEL) / max(sets, 1)))
+    return -NormalDist().inv_cdf(-math.expm1(math.log1p(-chosen.LEVEL) / max(sets, 1)))
 
 
 def dependence(
@@ -83,7 +76,7 @@ def dependence(
     first = _axes_before(sizes, cells)
     noise = (sigma or 0.0) ** 2 if cover is None else float(cover.sum())
     whole = float(counts.sum())
-    if whole > FAR * math.sqrt(max(counts.size // cells * noise, 0.0)):
+    if whole > chosen.KNOWN * math.sqrt(max(counts.size // cells * noise, 0.0)):
         axes = range(len(sizes))
         margins = [counts.sum(axis=tuple(j for j in axes if j != i)) / whole for i in axes]
     rest = counts

@@ -31,9 +31,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpweave import chosen
 from dpweave.measure.cross_workloads import Workload, cross_workloads
 from dpweave.measure.margins import Margin, even_margin
-from dpweave.measure.public_row_sums import FIRST, PublicRowSums
+from dpweave.measure.public_row_sums import PublicRowSums
 from dpweave.schema.domain import MAX_CELLS
 
 if TYPE_CHECKING:
@@ -44,34 +45,15 @@ if TYPE_CHECKING:
     from dpweave.privacy.window import Columns, Units
 
 
-FIRST_ORDER = 0.05**2
-"""Prior variance of a coefficient of one column: links lean by some five percent."""
-
-DECAY = 0.25
-"""Each further column in a component halves its typical size."""
-
-STRONG, STRONGER = 0.01, 100.0
-"""One component in a hundred is taken to lean ten times as much: what is worth finding is seldom typical."""
-
 COMPONENTS = 60_000
 """With more components than this, a lower order is designed for."""
 
 MOST_CLIQUES = 500
 """Cliques that are measured at most: the largest shares."""
 
-SILENT = 1e-3
-"""Precision of the counts, in units of the prior's, below which a component is left at
-nothing: it would stay there anyway.
-"""
-_SMALLEST_SHARE = 0.2
-"""Part of an even share below which a clique is left out. Small cliques need small
-shares and may be all there is of a column.
-"""
 _STEPS = 400
 _HALF_NORMAL = math.sqrt(2 / math.pi)
 _WORST = 2.0
-_WORTHWHILE = 0.05
-"""Share of the budget that cliques of one order must get to be worth asking for."""
 
 
 def parts(workload: Workload) -> list[Workload]:
@@ -96,7 +78,7 @@ def default_variance(component: Workload, links: float, *, selective: float = 1.
     ``selective`` is how many right rows there are for each link, where most have none:
     then the columns of the right side tell much of who has one.
     """
-    lean = FIRST_ORDER * DECAY ** (component.k - 1)
+    lean = chosen.FIRST_ORDER * chosen.DECAY ** (component.k - 1)
     return lean * (1.0 if component.left else max(selective, 1.0) ** 2) + 1.0 / max(links, 1.0)
 
 
@@ -232,7 +214,7 @@ class Design:
             shares, error, gain, step = moved, after, there, step * 1.3
             if done:
                 break
-        shares[shares < _SMALLEST_SHARE / len(shares)] = 0.0
+        shares[shares < chosen.SMALLEST_SHARE / len(shares)] = 0.0
         shares[np.argsort(-shares, kind="stable")[MOST_CLIQUES:]] = 0.0
         if not shares.any():
             shares[np.argmax(gain)] = 1.0
@@ -249,8 +231,9 @@ def _posterior(variance: FloatArray, precision: FloatArray) -> tuple[FloatArray,
     """Expected variance of a coefficient after counts of this precision, over typical
     and strong ones; and minus its slope.
     """
-    usual, strong = (1 / (1 / (variance * much) + precision) for much in (1.0, STRONGER))
-    return (1 - STRONG) * usual + STRONG * strong, (1 - STRONG) * usual**2 + STRONG * strong**2
+    part = chosen.STRONG
+    usual, strong = (1 / (1 / (variance * much) + precision) for much in (1.0, 1 / part))
+    return (1 - part) * usual + part * strong, (1 - part) * usual**2 + part * strong**2
 
 
 def _components(lefts: int, rights: int, k: int) -> int:
@@ -284,7 +267,7 @@ class Prediction:
         shares: dict[int, float] = {}
         for columns, share in self.cliques:
             shares[len(columns)] = shares.get(len(columns), 0.0) + share
-        return max((k for k, share in shares.items() if k > 2 and share >= _WORTHWHILE), default=2)
+        return max((k for k, share in shares.items() if k > 2 and share >= chosen.WORTHWHILE), default=2)
 
 
 def predict_error(
@@ -322,7 +305,7 @@ def predict_error(
         rights = list(dict.fromkeys(t.right for t in design.everything if t.right))
         counting, questions = design.counting(PublicRowSums.even(*sides, units=units, sets=rights))
         if counting.informative:
-            design, sensitivity, rho = counting, [q.clip for q in questions], rho * (1 - FIRST)
+            design, sensitivity, rho = counting, [q.clip for q in questions], rho * (1 - chosen.FIRST_COUNT)
             asked = [(*q.columns, *max(([c for c, _ in code] for code in q.codes), key=len)) for q in questions]
     shares = design.solve(variance, sensitivity, rho=rho, links=links)
     precision = design.precision(shares, sensitivity, rho=rho, links=links)
@@ -331,7 +314,9 @@ def predict_error(
         float(design.errors(variance, np.zeros_like(precision)).mean()),
         float(design.errors(variance, precision).mean()),
         tuple((asked[i], float(shares[i])) for i in order),
-        tuple(t for t, v, p in zip(design.components, variance, precision, strict=True) if v * p >= SILENT),
+        tuple(
+            t for t, v, p in zip(design.components, variance, precision, strict=True) if v * p >= chosen.NEXT_TO_NOTHING
+        ),
     )
 
 
@@ -365,6 +350,6 @@ def recommend_degree(
         shares = design.solve(variance, hidden, rho=rho, links=seen)
         precision = design.precision(shares, hidden, rho=rho, links=seen)
         error = float(design.errors(variance, 1 / (1 / np.maximum(precision, 1e-300) + 1 / seen)).mean())
-        if error < least * (1 - 1e-3):
+        if error < least * (1 - chosen.NEXT_TO_NOTHING):
             best, least = bound, error
     return best

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from dpweave import chosen
 from dpweave.measure.question import Question
 from dpweave.privacy.window import NoisyMarginal
 
@@ -28,11 +29,6 @@ if TYPE_CHECKING:
     from dpweave.arrays import FloatArray
     from dpweave.privacy.window import Code, Columns, Noisy
 
-ANY, SPREAD, ROWS_DOUBT, MOST_SCALED = 0.3, 0.1, 0.03, 0.05
-"""Before it is seen, the part of rows that scaling leaves is taken to be 1 give or take
-the first, and in one cell that of all give or take the second; rows per cell are known
-up to the third, relatively. No more is made good than a part of the last.
-"""
 
 MOST_CORRELATED = 1_000
 """Cells of a table at most whose correlations are looked at."""
@@ -254,11 +250,12 @@ def restored(noisy: Noisy, rows: Callable[[Columns], FloatArray]) -> Restored:
         left = left_of(noisy, np.full(height, float(rows(())) / size))
         return Restored(noisy.counts / left, noisy.noise / left, np.ones(height))
     known = np.maximum(rows(unit_sum.columns), 0.0)
-    some = np.maximum(known, 1e-3)
+    some = np.maximum(known, chosen.NEXT_TO_NOTHING)
     blur = (float(noisy.noise[at]) / some) ** 2
     left = left_of(noisy, known)
     own = noisy.counts[..., at] / some
-    each = np.clip(left + (own - left) * SPREAD**2 / (SPREAD**2 + ROWS_DOUBT**2 + blur), MOST_SCALED, 1.0)
+    seen = chosen.LINKS_DOUBT**2 / (chosen.LINKS_DOUBT**2 + chosen.ROWS_DOUBT**2 + blur)
+    each = np.clip(left + (own - left) * seen, chosen.LEAST_LEFT, 1.0)
     counts = noisy.counts / each[..., np.newaxis] + np.multiply.outer(known, np.array(unit_sum.centres))
     counts[..., at] = known
     scales = np.array([0.0 if i == at else s / left for i, s in enumerate(unit_sum.scales)])
@@ -269,10 +266,10 @@ def left_of(noisy: Noisy, rows: FloatArray) -> float:
     """The part that scaling left of all ``rows``, as far as noise lets it be seen; 1 where it does not."""
     if isinstance(noisy, NoisyMarginal):
         return 1.0
-    at, total = noisy.unit_sum.codes.index(()), max(float(rows.sum()), 1e-3)
+    at, total = noisy.unit_sum.codes.index(()), max(float(rows.sum()), chosen.NEXT_TO_NOTHING)
     doubt = (float(noisy.noise[at]) / total) ** 2 * rows.size
-    left = (float(noisy.counts[..., at].sum()) / total * ANY**2 + doubt) / (ANY**2 + doubt)
-    return min(max(left, MOST_SCALED), 1.0)
+    left = (float(noisy.counts[..., at].sum()) / total * chosen.LENGTHS**2 + doubt) / (chosen.LENGTHS**2 + doubt)
+    return min(max(left, chosen.LEAST_LEFT), 1.0)
 
 
 def whole_tables(codes: Sequence[Code], counts: FloatArray, shape: Mapping[str, int]) -> dict[Columns, FloatArray]:

@@ -17,15 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpweave import chosen
+
 if TYPE_CHECKING:
     from dpweave.arrays import FloatArray
 
 TRIES = 24
 """Draws of noise. Their mean is within a few percent for any column; from 10 on no word changes."""
-USEFUL, COARSE = 0.1, 0.3
-"""Errors up to which a table or relation is called useful, and coarse; above it is noise only. With a tenth of the
-rows out of place shares, means and rankings hold; with three tenths only what is common and what is rare.
-"""
 
 
 def noise_error(shares: FloatArray, *, sigma: float, rows: float) -> float:
@@ -58,7 +56,7 @@ def word(error: float) -> str:
     >>> word(0.04), word(0.2), word(0.7)
     ('useful', 'coarse', 'noise only')
     """
-    return "useful" if error <= USEFUL else "coarse" if error <= COARSE else "noise only"
+    return "useful" if error <= chosen.USEFUL else "coarse" if error <= chosen.COARSE else "noise only"
 
 
 def doubt(cells: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpweave import chosen
 from dpweave.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ class Margin:
     @classmethod
     def of(cls, codes: Any, weights: FloatArray, size: int) -> Margin:
         """Weighted shares of the values; a value that no row has keeps a thousandth of a row."""
-        p = np.bincount(codes, weights=weights, minlength=size) + 1e-3 * weights.sum() / max(len(weights), 1)
+        unseen = chosen.NEXT_TO_NOTHING * weights.sum() / max(len(weights), 1)
+        p = np.bincount(codes, weights=weights, minlength=size) + unseen
         return cls(p / p.sum())
 
     @property

@@ -39,6 +39,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpweave import chosen
 from dpweave.measure.cross_workloads import cells
 from dpweave.measure.estimates import restored
 from dpweave.measure.question import Question
@@ -54,51 +55,9 @@ if TYPE_CHECKING:
 MOST_CODES = 2_000
 """Codes of a unit sum at most; sets of columns with more are left out."""
 
-WORTH = (3.0, 1.0, 0.3)
-"""What precision is worth for the code of every row, whose noise enters all others, for
-single values and for sets of them.
-"""
 
 RAREST = 1e-6
 """Share of links that a code is taken to have at least."""
-
-FLOOR = 1e-3
-"""In declared workloads noise of a code counts relative to the share of links that have it: people look at
-rare values too, and there by shares of what is rare. From this share downwards codes are worth the same.
-"""
-
-FIRST = 0.1
-"""Part of the budget that counts all links, before other unit sums are centred around that."""
-UNSURE = 1.0
-"""By which part of it a share that public rows suggest may differ from units' own."""
-
-TASTE = 0.6
-"""Relative standard deviation of a unit's own share of a code around the share of all links."""
-
-KEPT = 0.3
-"""Length of the code of all rows in a centred unit sum, in units of all others
-together: enough to be seen, and next to nothing of the clip.
-"""
-
-UNFELT = 0.5
-"""Noise below this part of what chance does to counts is not worth having at the price of clipping."""
-
-LENGTHS = 0.3
-"""Standard deviation of the logarithm of units' lengths."""
-
-ROOM = 1.15
-"""How much longer than expected a unit's vector may be before it is scaled down: units differ in taste."""
-
-DIFFERENT = 0.15
-"""By which part of their counts units that are scaled down may differ from all others,
-beyond what the code of all rows makes good.
-"""
-
-LONGEST = 3.0
-"""Clips at most, in units of the length of a large unit's vector."""
-
-CHANCE = 3.0
-"""Standard errors of chance by which a unit of mean size may be longer than expected before it is scaled down."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +137,7 @@ class PublicRowSums:
                     )
                     for at in product(*values)
                 }
-        return cls(share, units, left, right, TASTE)
+        return cls(share, units, left, right, chosen.TASTE_OF_LINKS)
 
     def around(self, every: Noisy, *, links: float) -> PublicRowSums:
         """The same with the shares that a noisy unit sum of all ``links`` shows. Before
@@ -199,7 +158,7 @@ class PublicRowSums:
                 y, noise = found.get(code, (p, 0.0))
                 shares[columns][code] = float(np.clip((y * p**2 + p * noise) / (p**2 + noise), 0.0, 1.0))
                 doubt[code] = math.sqrt(p**2 * noise / (p**2 + noise))
-        return replace(self, share=shares, taste=TASTE, doubt=doubt)
+        return replace(self, share=shares, taste=chosen.TASTE_OF_LINKS, doubt=doubt)
 
     def question(self, columns: Columns, sets: Sequence[Columns], *, declared: bool = False) -> Question:
         """The unit sum over ``columns`` with the codes of some column ``sets``; where
@@ -216,7 +175,10 @@ class PublicRowSums:
         if not seen:  # too many values for any code: only rows are counted
             return Question(columns, ((),), (d,), 1.0, (0.0,))
         square = {code: self._square(p, d, alike) for code, p in seen.items()}
-        worth = {code: WORTH[min(len(code), 2)] / (max(p, FLOOR) if declared else 1.0) for code, p in seen.items()}
+        worth = {
+            code: chosen.CODE_WEIGHTS[min(len(code), 2)] / (max(p, chosen.NEXT_TO_NOTHING) if declared else 1.0)
+            for code, p in seen.items()
+        }
         some = {code: (square[code] / worth[code]) ** (1 / 3) for code in seen}
         length = math.sqrt(sum(square[code] / some[code] ** 2 for code in seen))
         # A value that no public row has takes no part in any unit's length, however little noise it gets.
@@ -224,10 +186,10 @@ class PublicRowSums:
         scales = {code: some.get(code, least) for code in shares}
         centres: tuple[float, ...] = ()
         if self.taste is not None:
-            scales, centres = {(): d / (KEPT * length), **scales}, (0.0, *shares.values())
-            length *= math.hypot(1.0, KEPT)
+            scales, centres = {(): d / (chosen.KEPT * length), **scales}, (0.0, *shares.values())
+            length *= math.hypot(1.0, chosen.KEPT)
         longest = self.units.rows * math.sqrt(sum(1 / scales[c] ** 2 for c in scales if c in seen or not c))
-        return Question(columns, tuple(scales), tuple(scales.values()), min(ROOM * length, longest), centres)
+        return Question(columns, tuple(scales), tuple(scales.values()), min(chosen.ROOM * length, longest), centres)
 
     def _square(self, share: float, rows: float, alike: float) -> float:
         """Expected square of what so many ``rows`` of a unit have of a code, which a ``share`` of links has."""
@@ -245,7 +207,7 @@ class PublicRowSums:
         .. math:: \sum_j w_j \Bigl( \frac{c\, s_j}{\sqrt{\pi \rho}} + m\, \pi_j\, \mathrm{lost}(c) \Bigr).
         """
         coded = [
-            (WORTH[min(len(k), 2)], s, p)
+            (chosen.CODE_WEIGHTS[min(len(k), 2)], s, p)
             for k, s, p in zip(question.codes, question.scales, question.centres, strict=True)
             if k
         ]
@@ -253,7 +215,7 @@ class PublicRowSums:
             return question
         noise = sum(w * s for w, s, _ in coded) / math.sqrt(math.pi * rho)
         count = links * sum(w * p for w, _, p in coded)
-        expected = question.clip / ROOM
+        expected = question.clip / chosen.ROOM
         clip = min(np.geomspace(1, 4, 60) * expected, key=lambda c: c * noise + count * _lost(c / expected))
         longest = self.units.rows * math.sqrt(sum(1 / s**2 for s in question.scales))
         return replace(question, clip=min(max(question.clip, float(clip)), max(question.clip, longest)))
@@ -266,7 +228,7 @@ class PublicRowSums:
         if len(question.codes) < 2:
             return question
         scales, shares = (np.array(x[1:]) for x in (question.scales, question.centres))
-        worth = np.array([WORTH[min(len(code), 2)] for code in question.codes[1:]])
+        worth = np.array([chosen.CODE_WEIGHTS[min(len(code), 2)] for code in question.codes[1:]])
         cells_ = math.prod(self.left[c].size for c in question.columns)
         noise = question.clip * float(worth @ scales) / math.sqrt(math.pi * rho)
         alike = math.prod(float((self.left[c].p ** 2).sum()) for c in question.columns if c not in self.units.shared)
@@ -276,9 +238,9 @@ class PublicRowSums:
         def length(rows: float) -> float:
             return math.sqrt(sum(self._square(p, rows, alike) / s**2 for p, s in zip(likely, scales, strict=True)))
 
-        wrong = DIFFERENT * links * float(worth @ shares) / cells_
+        wrong = chosen.DIFFERENT_LINKS * links * float(worth @ shares) / cells_
         clip = question.clip * clip_at(self.units, length, noise=noise, wrong=wrong)
-        wide = UNFELT * math.sqrt(2 * rho * links * (shares * (1 - shares)).sum() / cells_ / (scales**2).sum())
+        wide = chosen.UNFELT * math.sqrt(2 * rho * links * (shares * (1 - shares)).sum() / cells_ / (scales**2).sum())
         longest = self.units.rows * math.sqrt(sum(1 / s**2 for s in question.scales))
         return replace(question, clip=min(max(clip, wide), longest))
 
@@ -303,9 +265,9 @@ def _lost(room: float) -> float:
     >>> [round(_lost(room), 3) for room in (1.0, 1.15, 1.5, 2.0)]
     [0.068, 0.033, 0.006, 0.0]
     """
-    z = math.log(room) / LENGTHS + LENGTHS
-    beyond, far = (0.5 * math.erfc(x / math.sqrt(2)) for x in (z, z + LENGTHS))
-    return beyond - room * math.exp(1.5 * LENGTHS**2) * far
+    z = math.log(room) / chosen.LENGTHS + chosen.LENGTHS
+    beyond, far = (0.5 * math.erfc(x / math.sqrt(2)) for x in (z, z + chosen.LENGTHS))
+    return beyond - room * math.exp(1.5 * chosen.LENGTHS**2) * far
 
 
 def clip_at(units: Units, length: Callable[[float], float], *, noise: float, wrong: float) -> float:
@@ -333,12 +295,12 @@ def clip_at(units: Units, length: Callable[[float], float], *, noise: float, wro
     if units.mean is None or noise <= 0 or large <= 0:
         return 1.0
     mean = max(units.mean, 1.0)
-    least = min((1 + CHANCE / math.sqrt(mean)) * length(mean) / large, 1.0)
+    least = min((1 + chosen.SIGNIFICANT / math.sqrt(mean)) * length(mean) / large, 1.0)
     many = units.many / max(units.mean, 1e-9)
     bounded = units.rows <= units.many
     part = -math.expm1(-many) if bounded else 1.0
     best = math.log(max(wrong * many / (part * noise), 1e-9)) / many
-    return min(max(best, least), 1.0 if bounded else LONGEST)
+    return min(max(best, least), 1.0 if bounded else chosen.LARGEST_CLIP)
 
 
 def _columns(code: Code) -> Columns:

@@ -49,6 +49,8 @@ def release_to_dict(release: Release) -> dict[str, Any]:
                 "view": _view_to_dict(s.view),
                 "candidates": [list(c) for c in s.candidates],
                 "chosen": list(s.chosen),
+                "weights": list(s.weights),
+                "scale": s.scale,
             }
             for s in release.selected
         ],
@@ -80,7 +82,12 @@ def _release_from_dict(data: dict[str, Any], arrays: Mapping[str, Any]) -> Relea
         ],
         selected=[
             Selected(
-                s["what"], _view_from_dict(s["view"]), tuple(tuple(c) for c in s["candidates"]), tuple(s["chosen"])
+                s["what"],
+                _view_from_dict(s["view"]),
+                tuple(tuple(c) for c in s["candidates"]),
+                tuple(s["chosen"]),
+                tuple(s.get("weights", ())),
+                s.get("scale", 0.0),
             )
             for s in data["selected"]
         ],

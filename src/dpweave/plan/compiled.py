@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from dpweave import chosen
 from dpweave.plan.relations import ANY_DEGREE, Kind, Relation, degree_codec, presence_codec
 from dpweave.plan.workloads import joined, name_of
 from dpweave.schema.degree_buckets import buckets
@@ -26,13 +27,6 @@ if TYPE_CHECKING:
     from dpweave.schema.domain import Path
 
 DEFAULT_METHOD = "map"
-UNDECLARED_ROWS = 10_000
-"""Rows that a protected table is taken to have where the plan does not say; an owner is
-taken to use half of its bounds.
-"""
-UNKNOWN_CATEGORIES = 12
-UNKNOWN_DEGREES = 6
-"""Codes that a column is taken to have whose domain is still to be learned."""
 
 
 @dataclass(frozen=True)
@@ -140,12 +134,12 @@ class CompiledTable:
         planned = self.planned.column.get(column)
         if planned is None:
             degrees = self.degree_codecs.get(column)
-            return self.presence_codecs[column].size if degrees is None else min(degrees.size, UNKNOWN_DEGREES)
+            return self.presence_codecs[column].size if degrees is None else min(degrees.size, chosen.GROUPS)
         match planned.domain:
             case None:
                 return 1
             case Learn(bins=bins):
-                return (bins if planned.column.type.ordered else UNKNOWN_CATEGORIES) + planned.column.nullable
+                return (bins if planned.column.type.ordered else chosen.UNKNOWN_CATEGORIES) + planned.column.nullable
             case Opaque():
                 return 1 + planned.column.nullable
             case domain:
@@ -292,7 +286,7 @@ class _Compiler:
 
     def _seen_rows(self, table: str) -> float:
         units = self._plan.table[self._promise.root(table)].rows
-        units = UNDECLARED_ROWS if units is None else units
+        units = chosen.UNDECLARED_ROWS if units is None else units
         declared = self._plan.table[table].rows
         bounds = [self._promise.bounds[step] for step in self._promise.chain(table)]
         usual = units * math.prod(max(b / 2, 1.0) for b in bounds)
@@ -354,10 +348,7 @@ class _Compiler:
             varying=(varying[0], varying[1]),
             is_dictated=key.is_dictated,
             is_selective=not owning and joint is None and may_choose,
-            has_popular_targets=public
-            and kind != "one-to-one"
-            and promise.neighbours == "entity"
-            and len(key.planned.key.columns) == 1,
+            has_popular_targets=public and kind != "one-to-one" and promise.neighbours == "entity",
             is_owned=owning and joint is None and self._tables[key.table].is_centred,
         )
 

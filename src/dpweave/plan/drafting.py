@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dpweave.schema.database import Column, Database, Table
 
-DEFAULT_DEGREE = 10
-"""Bound of a key that a draft proposes, for a person to change: nothing is known of the rows."""
-
 
 IDENTIFIERS = re.compile(
     r"(^|_)(id|uuid|guid|ssn|nin|iban|email|e_mail|mail|phone|telephone|mobile|fax|name|firstname|lastname|surname|username|"

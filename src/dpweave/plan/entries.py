@@ -9,6 +9,7 @@ from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
+from dpweave import chosen
 from dpweave.errors import PlanError, UsageError, nearest
 from dpweave.plan import value_kinds
 from dpweave.plan.value_kinds import require_kind, require_kinds, require_locale, require_plain
@@ -234,11 +235,11 @@ class TablePlan:
 class Shares:
     """Relative shares of the budget. A share for which there is nothing to do goes to the others."""
 
-    domains: float = 0.1
-    sizes: float = 0.05
-    tables: float = 0.4
-    links: float = 0.45
-    delta_domains: float = 0.1
+    domains: float = chosen.DOMAINS_SHARE
+    sizes: float = chosen.COUNTING
+    tables: float = chosen.TABLES_SHARE
+    links: float = round(1 - chosen.DOMAINS_SHARE - chosen.COUNTING - chosen.TABLES_SHARE, 9)
+    delta_domains: float = chosen.DOMAINS_SHARE
     """Part of delta set aside for learning categories, where there are any to learn."""
 
     def __post_init__(self) -> None:

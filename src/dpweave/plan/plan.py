@@ -12,12 +12,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from dpweave import chosen
 from dpweave.engines.staging import staged
 from dpweave.errors import PlanError, nearest
 from dpweave.plan import value_kinds
 from dpweave.plan.compiled import CompiledPlan, compile_plan, weaving_order
 from dpweave.plan.declared import VERSION, DeclaredPlan
-from dpweave.plan.drafting import DEFAULT_DEGREE, looks_opaque, propose_owning
+from dpweave.plan.drafting import looks_opaque, propose_owning
 from dpweave.plan.entries import (
     METHODS,
     NUMBERS,
@@ -279,7 +280,7 @@ class Plan(DeclaredPlan):
         protect: Sequence[str],
         public: Sequence[str] = (),
         neighbours: Literal["entity", "record"] = "entity",
-        max_degree: int = DEFAULT_DEGREE,
+        max_degree: int = chosen.DEFAULT_DEGREE,
     ) -> Plan:
         """Write a first plan from the catalogue of ``source``. Reads no row.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from dpweave import chosen
 from dpweave.schema.codec import Codec
 from dpweave.schema.database import Column, Type
 from dpweave.schema.degree_buckets import buckets
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from dpweave.schema.domain import Path
 
 Kind = Literal["many-to-many", "one-to-many", "one-to-one"]
-ANY_DEGREE = buckets(1 << 20, growth=1.4)
+ANY_DEGREE = buckets(1 << 20, growth=chosen.GROWTH_UNKNOWN)
 """Buckets in which degrees are first counted where the plan does not declare a cap."""
 
 
@@ -54,9 +55,7 @@ class Relation:
     or one that links and may be null.
     """
     has_popular_targets: bool = field(default=False, compare=False)
-    """It may be counted how often each row is led to: public rows with keys of one column,
-    several links to each, under entity neighbours.
-    """
+    """It may be counted how often each row is led to: public rows, several links to each, under entity neighbours."""
     is_owned: bool = field(default=False, compare=False)
     """Its key says who owns the rows, all of which have an owner."""
 
@@ -81,11 +80,6 @@ class Relation:
     def is_learned(self) -> bool:
         """Whether there is anything to learn: its method wants to, both sides vary, and no other key dictates it."""
         return self.method != "random" and not self.is_dictated and all(self.varying)
-
-    @property
-    def is_popularity_alone(self) -> bool:
-        """Whether all there is to learn is how often each row is led to: no columns could go together."""
-        return self.has_popular_targets and self.method == "map" and not self.is_dictated and not self.is_learned
 
 
 def degree_codec(child: str, key: str, edges: tuple[int, ...]) -> Codec:

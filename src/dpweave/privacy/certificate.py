@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from decimal import ROUND_CEILING, Context
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +51,8 @@ class Certificate:
     caveats: tuple[str, ...] = ()
     evidence: tuple[Mapping[str, Any], ...] = ()
     """Per learned relation: did the noisy counts support correlation, or is its wiring as good as independent?"""
+    digests: Mapping[str, str] = field(default_factory=dict)
+    """SHA-256 of the ``answers`` and the ``plan`` it is about, and of the ``certificate`` without this one entry."""
 
     def to_json(self) -> str:
         """Return the certificate as JSON."""

@@ -284,7 +284,8 @@ class Curator:
 
         (drawn,) = self._ask(Question(asked, view, tuple(candidates)), Cost(pay, {}), read).counts
         chosen = tuple(drawn.tolist())
-        self.release.selected.append(Selected(what, view, tuple(c.columns for c in candidates), chosen))
+        columns, weights = tuple(c.columns for c in candidates), tuple(float(c.weight) for c in candidates)
+        self.release.selected.append(Selected(what, view, columns, chosen, weights, scale))
         return chosen
 
     def discover(self, table: str, column: str, *, what: str, rho: float, delta: float) -> Mapping[str, float]:

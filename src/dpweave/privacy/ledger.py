@@ -16,8 +16,9 @@ Formal guarantees:
     runs have spent, so a run that is closed too early cannot overspend either. Lines of versions before reserve
     nothing.
   - A line that was edited, removed or inserted before the last one breaks the chain and stops all spending. Removing
-    lines from the end goes unnoticed unless a run is open that has seen them: the file guards against accidents, not
-    against its owner.
+    lines from the end, or editing the last one, goes unnoticed unless a run is open that has seen them, or a model or
+    an anchor kept elsewhere knows them (``model.verification``, ``budget.anchors``): the file guards against
+    accidents, not against its owner.
   - Only public values are written, and credentials are cut out of anything that looks like a URL.
 """
 
@@ -249,9 +250,9 @@ class Ledger:
         )
         return ledger
 
-    def close(self) -> None:
-        """End the run: what it reserved and did not spend is free for others."""
-        self._write("close", check=Cost.zero(), cost=Cost.zero(), what={})
+    def close(self, *, what: Mapping[str, object] = MappingProxyType({})) -> None:
+        """End the run: what it reserved and did not spend is free for others. ``what`` says what came of it."""
+        self._write("close", check=Cost.zero(), cost=Cost.zero(), what=what)
 
     def charge(self, cost: Cost, *, what: Mapping[str, object]) -> None:
         """Spend ``cost``. When this returns the charge is on disk and rows may be read; if it raises, they may not."""

@@ -74,12 +74,17 @@ class MeasuredUnitSum:
 
 @dataclass(frozen=True)
 class Selected:
-    """Outcome of a private choice: which of the candidates, in the order they were drawn."""
+    """Outcome of a private choice: which of the candidates, in the order they were drawn.
+
+    Releases of versions before this one have neither the candidates' ``weights`` nor the ``scale`` of the noise.
+    """
 
     what: str
     view: View
     candidates: tuple[tuple[str, ...], ...]
     chosen: tuple[int, ...]
+    weights: tuple[float, ...] = ()
+    scale: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpweave import chosen
 from dpweave.engines.staging import write_text
 from dpweave.explain.verdict import found as found_verdict
-from dpweave.measure.dependence import LEVEL
-from dpweave.measure.expected_error import COARSE, USEFUL
 from dpweave.report import svg_figures
 from dpweave.report.cards import relations_section, tables_section
 from dpweave.report.fidelity import column_noise, fidelity
@@ -108,8 +107,8 @@ def _worth(worth: Verdict) -> str:
     intro = (
         "<p>How much of what one would ask of this copy rests on evidence. The error is the part of the rows that noise"
         " puts in the wrong place, in the mean over a table's columns, or over pairs of columns across a key: up to"
-        f" {USEFUL:g} is useful, up to {COARSE:g} coarse, above that noise only: what the copy shows there is mostly"
-        " made up.</p>"
+        f" {chosen.USEFUL:g} is useful, up to {chosen.COARSE:g} coarse, above that noise only:"
+        " what the copy shows there is mostly made up.</p>"
     )
     rows = [(j.name, j.word, f"{j.error:.2f}", _size(j), ", ".join(j.unlearned) or "–") for j in worth.judged]
     heads = ["table or relation", "verdict", "error", "rows", "domains not learned, or not well"]
@@ -364,8 +363,8 @@ def _words() -> str:
         "Degree": "How many rows of one table lead to one row of another: orders per customer.",
         "Stands out": (
             "A dependence that is stronger than noise alone makes any that is looked at across a key, but for"
-            f" {round(100 * LEVEL):g} key in a hundred. The more pairs of columns are looked at, the more each has to"
-            " show. The certificate says the same."
+            f" {round(100 * chosen.LEVEL):g} key in a hundred. The more pairs of columns are looked at, the more each"
+            " has to show. The certificate says the same."
         ),
         "ρ (rho)": (
             "The unit in which questions are charged (zero-concentrated differential privacy). It adds up, and converts"

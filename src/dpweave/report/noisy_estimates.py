@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpweave.measure.dependence import FAR
+from dpweave import chosen
 
 if TYPE_CHECKING:
     from dpweave.arrays import FloatArray, IntArray
@@ -118,7 +118,7 @@ class Pair:
     @cached_property
     def margins(self) -> Margins:
         """Shares of links by either column: as measured where that is far above its noise, else the copy's."""
-        known = float(self.measured.counts.sum()) > FAR * math.sqrt(self.measured.whole_variance)
+        known = float(self.measured.counts.sum()) > chosen.KNOWN * math.sqrt(self.measured.whole_variance)
         return margins(self.measured.counts if known else self.synthetic)
 
     @cached_property

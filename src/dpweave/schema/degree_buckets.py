@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from dpweave import chosen
 from dpweave.errors import UsageError
 
 
-def buckets(cap: int, *, fine: int = 4, growth: float = 1.25) -> tuple[int, ...]:
+def buckets(cap: int, *, fine: int = 4, growth: float = chosen.GROWTH) -> tuple[int, ...]:
     """Edges of buckets: every degree up to ``fine`` by itself, then wider ones up to ``cap``; more counts as ``cap``.
 
     >>> buckets(10)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpweave import chosen
 from dpweave.errors import UsageError
 from dpweave.privacy.window import Candidate, Columns
 from dpweave.tables.base import Registration, Structure
@@ -47,8 +48,8 @@ class AIM:
     structure allows, since a round costs as much.
     """
 
-    rounds: float = 16.0
-    selection: float = 0.1
+    rounds: float = chosen.ROUNDS
+    selection: float = chosen.SELECTION
     model_cells: int | None = None
     name: str = field(default="aim", init=False)
 

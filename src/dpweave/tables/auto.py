@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
+from dpweave import chosen
 from dpweave.schema.domain import parse_degree
 from dpweave.tables.base import Registration, Structure, table_model
 from dpweave.tables.base import restore as restore_by_name
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from dpweave.privacy.window import Columns, Window
     from dpweave.tables.base import FittedTable
 
-FAINT = 0.01
-"""Pair noise, as a share of the rows, above which tables with degree columns come out better woven than by AIM."""
 WIDE = 40
 """More modelled columns than this make AIM's rounds slow: it looks at every pair in each."""
 
@@ -46,7 +45,7 @@ def choose(shape: Mapping[str, int], rho: float, rows_hint: float | None, l2: fl
                 f"independent, because the noise of the smallest pairs would add up to {noise:.0f} counts over "
                 f"{rows_hint:.0f} rows."
             )
-        if noise > FAINT * rows_hint and any(parse_degree(column) for column in shape):
+        if noise > chosen.FAINT_PAIRS * rows_hint and any(parse_degree(column) for column in shape):
             return (
                 "woven",
                 "woven, because how degrees depend on other columns is faint at this budget and must be shrunk.",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpweave import chosen
 from dpweave.links.relaxed.projections import project_capped_simplex
 from dpweave.measure.centred_counts import MOST_CELLS, Centre, Centred
 from dpweave.measure.estimates import estimates, left_of
@@ -29,16 +30,6 @@ if TYPE_CHECKING:
         UnitSum,
         Window,
     )
-
-LOOK, PILOT = 0.05, 0.1
-"""Parts of a table's budget for a first look at each column, and for a first count
-around it that shows how long units' vectors are.
-"""
-
-UNLIKE = 2.0
-"""Where vectors are r times as long as expected in the mean, clips are longer by this
-power of r: those of rare values are longer still.
-"""
 
 
 @dataclass(frozen=True)
@@ -161,7 +152,7 @@ def _longer(noisy: Noisy, units: Units, *, rows: float) -> float:
     own = units.many / question.scales[0]
     left = left_of(noisy, np.array(max(rows, 1.0)))
     found, expected = (math.sqrt(max((question.clip / f) ** 2 - own**2, 1e-300)) for f in (left, 1.0))
-    return float(max(found / expected, 1.0) ** UNLIKE)
+    return float(max(found / expected, 1.0) ** chosen.UNLIKE)
 
 
 def centred(window: Window, *, rho: float, rows: float) -> tuple[Window, float]:
@@ -179,7 +170,7 @@ def centred(window: Window, *, rho: float, rows: float) -> tuple[Window, float]:
     columns = [c for c, n in window.shape.items() if 1 < n <= MOST_CELLS and units.hold((c,))]
     if not columns:
         return window, rho
-    look, pilot, _ = split(rho, [LOOK, PILOT, 1 - LOOK - PILOT])
+    look, pilot, _ = split(rho, [chosen.COUNTING, chosen.FIRST_COUNT, 1 - chosen.COUNTING - chosen.FIRST_COUNT])
     found = composition(window, columns, rho=look)
     looks = Looks({c: Look.of(noisy) for c, noisy in zip(columns, found, strict=True)})
     tried = Centred(window, units, looks, rows, kept=1.0, balanced=False).measure([(c,) for c in columns], rho=pilot)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from dpweave import chosen
 from dpweave.errors import PlanError, UsageError, nearest
 from dpweave.links.degrees import Degrees
 from dpweave.measure.purse import Purse
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
 
     from dpweave.arrays import FloatArray, IntArray
     from dpweave.privacy.window import Columns, Window
-
-SINGLES = 0.4
-"""Share of rho for the own distributions of columns that are woven on."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +152,7 @@ def _weave(
     purse = Purse(rho)
     size = _length(codes)
     learnable = size > 0 and any(window.shape[c] > 1 for c in codes)
-    first = purse.take(SINGLES * rho) if learnable else purse.rest()
+    first = purse.take(chosen.SINGLES_ON_TOP * rho) if learnable else purse.rest()
     singles = window.measure([(column,) for column in lacking], rho=first)
     rng = np.random.default_rng(0)
     made = {column: values for column, values in codes.items() if window.shape[column] > 1}

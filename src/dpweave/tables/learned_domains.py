@@ -13,13 +13,6 @@ if TYPE_CHECKING:
 
     from dpweave.schema.database import Column, Type
 
-BEYOND_DOUBT = 5.5
-"""Standard deviations by which a count must stand out of its noise to be believed, of
-rows with large degrees, or of rows in some stretch of values.
-"""
-SIGNIFICANT = 3.0
-"""Cells are taken to hold rows where their noisy count passes this many standard deviations."""
-
 
 def categories_from(found: Mapping[str, float], *, most: int = 1000) -> Categories:
     """Return the categories that passed the threshold, commonest first; the rest is

@@ -6,9 +6,9 @@ running count gives the bins. Each look takes a quarter of what is left of the b
 
 **The rule.** A look with n cells and noise σ in each knows the number of rows T up to a standard deviation of
 :math:`\sigma\sqrt n`. So many rows does noise hide. A range is learned *well* where the first look shows at least
-``ENOUGH`` times as many rows as noise hides. It then holds nine tenths of the rows. With fewer rows it is *coarse* if
-some stretch of cells stands out beyond doubt, and else it is *not* learned: then it is what the plan declares, or a
-plain default.
+``chosen.KNOWN`` times as many rows as noise hides. It then holds nine tenths of the rows. With fewer rows it is
+*coarse* if some stretch of cells stands out beyond doubt, and else it is *not* learned: then it is what the plan
+declares, or a plain default.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpweave import chosen
 from dpweave.measure.expected_error import doubt
 from dpweave.privacy.accounting import split
 from dpweave.schema.domain import Bins, Learn, bins_at, even_bins, from_axis, to_axis
-from dpweave.tables.learned_domains import BEYOND_DOUBT, SIGNIFICANT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,36 +37,6 @@ if TYPE_CHECKING:
     BoolArray = np.ndarray[Any, np.dtype[np.bool_]]
     Measure = Callable[[Bins, float], NoisyMarginal]
     Ask = Callable[[Sequence[float], float], "Look"]
-
-ENOUGH = 10.0
-"""A range is learned well where a look shows this many times the rows that noise hides. It is a
-promise, not a choice: from some 8 on, made-up columns of all kinds keep nine tenths of their rows.
-"""
-LOOK = (1, 3)
-"""How a budget is split between a look and what comes after it. A third or a fifth does about as well."""
-NARROW = 2
-"""Rows that lie in so many cells, or fewer, are looked at more closely. They may lie
-across one edge, so 1 would be too few.
-"""
-PIECES = 16
-"""Cells of a closer look at most. Anything from 8 to 32 does."""
-CLOSER = 3
-"""A closer look leaves cells out where the others are at most one in this many. What is
-left out may hold rows, so it must gain something.
-"""
-FINE_CELLS = 128
-"""Cells of the histogram, about. Whole numbers up to a hundred are told apart one by one."""
-FEW = 0.015
-"""Part of the rows that an end of the range may hold and still be cut off. Looks and
-both ends together must stay below a tenth: 0.01 to 0.02 does.
-"""
-SURE = 1.65
-"""Standard deviations for 95 % on one side."""
-SIGN = 0.5
-"""Standard deviations that the count of a cell beside the body must reach to belong to it,
-once for every doubling of its width against the body's. A cell of the body's own width may
-be taken wrongly, one sixteen times as wide would change the whole picture. 0.4 to 0.7 does.
-"""
 
 YEARS = (1, 1000, 1500, 1600, *range(1700, 1900, 10), *range(1900, 2101), 9999)
 FAR_YEARS = (1, 1700, 1800, 1860, *range(1900, 2041, 20), 2100, 9999)
@@ -98,8 +68,8 @@ class Look:
 
     @property
     def is_enough(self) -> bool:
-        """Whether there are ``ENOUGH`` times the rows that noise hides."""
-        return self.total >= ENOUGH * self.sigma * math.sqrt(len(self.counts))
+        """Whether there are ``chosen.KNOWN`` times the rows that noise hides."""
+        return self.total >= chosen.KNOWN * self.sigma * math.sqrt(len(self.counts))
 
     def between(self, first: int, last: int) -> Look:
         """Only the cells from ``first`` to ``last``."""
@@ -108,7 +78,7 @@ class Look:
     def stands_out_beside(self, other: Look) -> bool:
         """Whether a cell stands out that lies wholly outside another look."""
         beside = [b <= other.points[0] or a >= other.points[-1] for a, b in pairwise(self.points)]
-        return bool((self.counts[np.array(beside)] > SIGNIFICANT * self.sigma).any())
+        return bool((self.counts[np.array(beside)] > chosen.SIGNIFICANT * self.sigma).any())
 
     def joined(self, other: Look) -> Look:
         """Both answers to the same question, weighed by their noise."""
@@ -151,12 +121,12 @@ def learn_bins(kind: Type, learn: Learn, measure: Measure, *, rho: float) -> Bin
         return Look(edges, noisy.counts[: bins.cells].astype(np.float64), noisy.sigma)
 
     if learn.low is not None and learn.high is not None:
-        declared = even_bins(kind, learn.low, learn.high, FINE_CELLS)
+        declared = even_bins(kind, learn.low, learn.high, chosen.FINE_CELLS)
         look = ask([to_axis(kind, e) for e in declared.edges], rho)
         if body(look) is None:
             return replace(even_bins(kind, learn.low, learn.high, learn.bins), learned="not")
         return replace(quantile_bins(kind, look, bins=learn.bins), learned="well" if look.is_enough else "coarse")
-    share, left = split(rho, LOOK)
+    share, left = split(rho, [chosen.LOOK, 1 - chosen.LOOK])
     first = ask(far_points(kind, learn), share)
     if found := body(first):
         fine = _closer(kind, learn, first.between(*found), ask, left)
@@ -169,16 +139,16 @@ def learn_bins(kind: Type, learn: Learn, measure: Measure, *, rho: float) -> Bin
 
 def _closer(kind: Type, learn: Learn, look: Look, ask: Ask, rho: float) -> Look:
     """Look closer while rows lie in one or two cells, then count them in fine cells; spends ``rho``."""
-    while len(look.counts) <= NARROW and _values(kind, look.points) > FINE_CELLS:
-        share, left = split(rho, LOOK)
-        # As many cells as leave the number of rows at ENOUGH times what noise will hide.
-        cells = int((look.total / ENOUGH / look.sigma) ** 2 * LOOK[1] / sum(LOOK))
-        points = closer_points(kind, learn, look.points, cells=min(cells, PIECES))
-        if len(points) - 1 <= CLOSER:
+    while len(look.counts) <= chosen.NARROW and _values(kind, look.points) > chosen.FINE_CELLS:
+        share, left = split(rho, [chosen.LOOK, 1 - chosen.LOOK])
+        # As many cells as leave the number of rows at chosen.KNOWN times what noise will hide.
+        cells = int((look.total / chosen.KNOWN / look.sigma) ** 2 * (1 - chosen.LOOK))
+        points = closer_points(kind, learn, look.points, cells=min(cells, chosen.PIECES))
+        if len(points) - 1 <= chosen.CLOSER:
             break
         closer, rho = ask(points, share), left
         found = closer.between(*(body(closer) or (0, len(points) - 2)))
-        gains = CLOSER * len(found.counts) <= len(closer.counts) and not look.stands_out_beside(found)
+        gains = chosen.CLOSER * len(found.counts) <= len(closer.counts) and not look.stands_out_beside(found)
         look = found if gains else closer
     return ask(fine_points(kind, learn, look.points), rho).agreed(look)
 
@@ -194,7 +164,7 @@ def body(look: Look) -> tuple[int, int] | None:
     start, end = np.triu_indices(cells)
     clear = (running[end + 1] - running[start]) / np.sqrt(end + 1 - start)
     best = int(np.argmax(clear))
-    if clear[best] <= BEYOND_DOUBT * look.sigma:
+    if clear[best] <= chosen.BEYOND_DOUBT * look.sigma:
         return None
     first, last = int(start[best]), int(end[best])
     while first < last and not _belongs(look, first + 1, last)[first]:
@@ -213,10 +183,10 @@ def _belongs(look: Look, first: int, last: int) -> BoolArray:
     points, places = np.array(look.points, dtype=np.float64), np.arange(len(look.counts))
     least = np.finfo(np.float64).tiny  # numbers of hundreds of digits lie closer together than floats
     doublings = np.log2(np.maximum(np.diff(points), least)) - math.log2(max(points[last + 1] - points[first], least))
-    signs, most = SIGN * np.maximum(doublings, 1), float(doubt(len(places)))
-    beside = np.clip(signs, min(FEW * look.total / look.sigma, SIGNIFICANT), most)
+    signs, most = chosen.SIGN * np.maximum(doublings, 1), float(doubt(len(places)))
+    beside = np.clip(signs, min(chosen.CUT_OFF * look.total / look.sigma, chosen.SIGNIFICANT), most)
     far = np.maximum(first - places, places - last)
-    need = np.where(far == 1, beside, np.clip(signs, most, BEYOND_DOUBT))
+    need = np.where(far == 1, beside, np.clip(signs, most, chosen.BEYOND_DOUBT))
     return np.asarray((far > 0) & (look.counts > need * look.sigma))
 
 
@@ -279,7 +249,7 @@ def closer_points(kind: Type, learn: Learn, points: Sequence[float], *, cells: i
 
 def fine_points(kind: Type, learn: Learn, points: Sequence[float]) -> list[float]:
     """Return the edges of the last histogram."""
-    return _cut(kind, _known_inside(kind, learn, points), cells=FINE_CELLS, least=4)
+    return _cut(kind, _known_inside(kind, learn, points), cells=chosen.FINE_CELLS, least=4)
 
 
 def _known_inside(kind: Type, learn: Learn, points: Sequence[float]) -> list[float]:
@@ -350,7 +320,7 @@ def quantile_bins(kind: Type, look: Look, *, bins: int) -> Bins:
     look = look.between(*_support(look))
     points, counts, sigma = look.points, look.counts, look.sigma
     # A bin should rise above the noise of its own cells.
-    bins = max(1, min(bins, int(look.total / (2 * SIGNIFICANT * sigma))))
+    bins = max(1, min(bins, int(look.total / (2 * chosen.SIGNIFICANT * sigma))))
     if len(counts) <= bins:
         return bins_at(kind, points)
     cuts = _cuts(counts, sigma, bins)
@@ -361,7 +331,7 @@ def quantile_bins(kind: Type, look: Look, *, bins: int) -> Bins:
         joined,
         spots=tuple(
             (from_axis(kind, points[i]), from_axis(kind, points[i + 1]), round(float(weights[i]), 3))
-            for i in np.flatnonzero(weights >= 0.001)
+            for i in np.flatnonzero(weights >= chosen.NEXT_TO_NOTHING)
         ),
     )
 
@@ -370,7 +340,7 @@ def _cuts(counts: FloatArray, sigma: float, bins: int) -> list[int]:
     """Cells at which bins begin, but for the first."""
     standing = counts > doubt(len(counts)) * sigma
     # Noise may hide rows between them; if that could be many, they are no codes.
-    hidden = SIGNIFICANT * sigma * math.sqrt((~standing).sum())
+    hidden = chosen.SIGNIFICANT * sigma * math.sqrt((~standing).sum())
     if 0 < standing.sum() <= bins and counts[~standing].sum() <= hidden <= counts[standing].sum() / 4:
         return [int(i) for i in np.flatnonzero(standing)[1:]]
     running = np.cumsum(counts)
@@ -398,7 +368,7 @@ def spots(width: FloatArray, counts: FloatArray, sigma: float) -> FloatArray:
         out |= more
     weights = np.where(out, counts, 0.0)
     rest = float(counts[~out].sum())
-    if out.any() and not out.all() and rest > SIGNIFICANT * sigma * math.sqrt((~out).sum()):
+    if out.any() and not out.all() and rest > chosen.SIGNIFICANT * sigma * math.sqrt((~out).sum()):
         weights[~out] = rest * width[~out] / width[~out].sum()
     return weights
 
@@ -429,13 +399,14 @@ def _empty_ends(look: Look, *, back: bool) -> tuple[int, int]:
     """
     running = np.concatenate([[0.0], np.cumsum(look.counts[::-1] if back else look.counts)])
     places = np.arange(len(running))
-    high = np.flatnonzero(running > SIGNIFICANT * look.sigma * np.sqrt(places))
+    high = np.flatnonzero(running > chosen.SIGNIFICANT * look.sigma * np.sqrt(places))
     if not len(high):
         return 0, 0
     slope = max(running[-1], 0.0) / len(look.counts)
     climbs = int(np.argmin((running - slope / 2 * places)[: high[0] + 1]))
     noise = look.running_noise(back=back)
-    seen, sure = (int(np.max(places[running + x * noise <= FEW * look.total], initial=0)) for x in (0.0, SURE))
+    few = chosen.CUT_OFF * look.total
+    seen, sure = (int(np.max(places[running + x * noise <= few], initial=0)) for x in (0.0, chosen.SURE))
     return min(climbs, seen), min(climbs, sure)
 
 
@@ -444,8 +415,8 @@ def rows_needed(kind: Type, learn: Learn, sigma: float) -> float:
     column's budget has noise ``sigma``.
     """
     if learn.low is not None and learn.high is not None:
-        return ENOUGH * sigma * math.sqrt(even_bins(kind, learn.low, learn.high, FINE_CELLS).cells)
-    return ENOUGH * sigma * math.sqrt((len(far_points(kind, learn)) - 1) * sum(LOOK) / LOOK[0])
+        return chosen.KNOWN * sigma * math.sqrt(even_bins(kind, learn.low, learn.high, chosen.FINE_CELLS).cells)
+    return chosen.KNOWN * sigma * math.sqrt((len(far_points(kind, learn)) - 1) / chosen.LOOK)
 
 
 def remarks(plan: Plan) -> tuple[str, ...]:

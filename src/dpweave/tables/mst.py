@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from dpweave import chosen
 from dpweave.errors import UsageError
 from dpweave.privacy.window import Candidate, Columns
 from dpweave.tables.base import Registration, Structure
@@ -31,8 +32,8 @@ class MST:
     again and few bits choose a tree, so here they get most.
     """
 
-    singles: float = 0.2
-    selection: float = 0.1
+    singles: float = chosen.SINGLES
+    selection: float = chosen.SELECTION
     name: str = field(default="mst", init=False)
 
     def __post_init__(self) -> None:

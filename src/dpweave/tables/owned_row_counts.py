@@ -19,36 +19,15 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from dpweave import chosen
 from dpweave.links.degrees import telling_cuts
 from dpweave.privacy.window import NoisyMarginal
-from dpweave.tables.learned_domains import BEYOND_DOUBT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dpweave.arrays import FloatArray, IntArray
 
-FIRST_LOOK = 0.125
-"""Share of the budget of degrees for the first look. It only has to tell where owners are many; with a third instead of
-an eighth, noise in single degrees is an eighth larger, and else nothing changes.
-"""
-BUCKETS = 0.05
-"""Relative error of a sum of degrees by what buckets wider than one degree do not tell."""
-TAIL = 4
-"""How far, as a multiple of its beginning, a tail of degrees is taken to go on where counts say that it does."""
-GROUPS = 6
-"""Groups of degrees that a table model tells apart."""
-BAND = 2.5
-"""Standard deviations of the direct count that the number of rows in use stays within, whatever degrees say.
-
-Where degrees say the truth, holding them to this band costs :math:`\\sqrt{2 ((1 + z^2) Q(z) - z \\varphi(z))}`,
-a twentieth of a standard deviation at 2.5; at 2 a tenth, at 3 a fiftieth. So anything from 2 to 4 does.
-"""
-
-DECLARED_DOUBT = 0.5
-"""Relative error of a number of rows that a plan declares to be about right. It matters only where noise is of the
-size of the table: there anything from 0.3 to 1 keeps a table from vanishing, or from growing out of nothing.
-"""
 
 DegreeCounts: TypeAlias = tuple[NoisyMarginal, tuple[int, ...]]
 """Noisy numbers of owners by degree, and the edges of the cells they were counted in."""
@@ -78,7 +57,7 @@ def with_declared(counted: Rows, declared: float) -> Rows:
     >>> round(with_declared(Rows(100_000.0, 50.0), 20_000.0).rows)
     99998
     """
-    about = DECLARED_DOUBT * declared
+    about = chosen.DECLARED_DOUBT * declared
     if counted.sigma == 0 or about <= 0:
         return counted
     share = about**2 / (about**2 + counted.sigma**2)
@@ -97,9 +76,9 @@ def combined(direct: Rows, owners: Rows, marginal: NoisyMarginal, edges: tuple[i
 
     .. math:: \frac{n^2 (b - m) / 2}{2 \pi \sigma_T \sqrt{s^2 + v}} \exp\Bigl(-\frac{\chi^2_0 - \chi^2_1}{2}\Bigr)
 
-    of the residuals of either, times :math:`e^{z^2/2}` for a ``BAND`` of z: an empty tail is given up where
+    of the residuals of either, times :math:`e^{z^2/2}` for a ``chosen.BAND`` of z: an empty tail is given up where
     counts contradict it as clearly as that. Taking unclear buckets for empty without that loses most of a table
-    whose rows are in its tail. The mean of both stays within ``BAND`` standard deviations of the direct count.
+    whose rows are in its tail. The mean of both stays within ``chosen.BAND`` standard deviations of the direct count.
     """
     end = _end(marginal)
     below = _below(marginal, edges, end=end, bound=bound)
@@ -115,16 +94,18 @@ def combined(direct: Rows, owners: Rows, marginal: NoisyMarginal, edges: tuple[i
     wide = most**2 * (bound - least) / (4 * math.pi * unseen.sigma * spread)
     narrow = most * float(np.linalg.norm(rays[1])) / math.sqrt(2 * math.pi)
     gain = float(point @ point - (point - nearest) @ (point - nearest)) / 2
-    empty = 1 / (1 + math.exp(min(gain - BAND**2 / 2 - math.log(max(wide, narrow, 1.0)), 700.0)))
+    empty = 1 / (1 + math.exp(min(gain - chosen.BAND**2 / 2 - math.log(max(wide, narrow, 1.0)), 700.0)))
     share = direct.sigma**2 / spread**2
     without, within = (direct.rows - (left - t) * share for t in (0.0, float(nearest[1]) * spread))
     rows = empty * without + (1 - empty) * within
     # Nothing but the direct count tells how many rows a tail has; and one that is taken
     # for empty may hold what would fit best.
-    told, room = direct.sigma * below.sigma / spread, BAND * direct.sigma
+    told, room = direct.sigma * below.sigma / spread, chosen.BAND * direct.sigma
     error = math.hypot(math.sqrt(empty) * told, math.sqrt(1 - empty) * direct.sigma, within - without)
     rows = min(max(rows, direct.rows - room), direct.rows + room)
-    loose = empty * BAND * math.hypot(told, rows * owners.sigma / most)  # rows of each owner, by both their numbers
+    loose = (
+        empty * chosen.BAND * math.hypot(told, rows * owners.sigma / most)
+    )  # rows of each owner, by both their numbers
     return Rows(rows, min(error, direct.sigma), loose)
 
 
@@ -150,7 +131,7 @@ def within_owners(child: Rows, owners: Rows, *, bound: int) -> tuple[Rows, Rows]
     (Rows(rows=50.0, sigma=10.0, loose=0.0), Rows(rows=30.0, sigma=5.0, loose=0.0))
     """
     excess, variance = child.rows - bound * owners.rows, child.sigma**2 + (bound * owners.sigma) ** 2
-    if excess <= 0 or child.rows <= BAND * child.sigma or variance == 0:
+    if excess <= 0 or child.rows <= chosen.BAND * child.sigma or variance == 0:
         return child, owners
     return (
         replace(child, rows=child.rows - excess * child.sigma**2 / variance),
@@ -169,7 +150,7 @@ def modest(child: Rows, owners: Rows, *, bound: int) -> Rows:
     10000.0
     """
     most = owners.used * math.sqrt(bound)
-    return replace(child, rows=most) if most < child.rows <= BAND * child.sigma else child
+    return replace(child, rows=most) if most < child.rows <= chosen.BAND * child.sigma else child
 
 
 def finer(look: NoisyMarginal, edges: tuple[int, ...]) -> tuple[int, ...]:
@@ -178,7 +159,7 @@ def finer(look: NoisyMarginal, edges: tuple[int, ...]) -> tuple[int, ...]:
     >>> finer(NoisyMarginal(("n",), np.array([50, 900, 40]), 8.0), (4, 5, 10, 14))
     (4, 5, 6, 7, 8, 9, 10, 12, 14)
     """
-    least = BEYOND_DOUBT * look.sigma * math.sqrt(FIRST_LOOK / (1 - FIRST_LOOK))
+    least = chosen.BEYOND_DOUBT * look.sigma * math.sqrt(chosen.FIRST_LOOK / (1 - chosen.FIRST_LOOK))
     out: list[int] = []
     for (low, high), count in zip(pairwise(edges), look.counts.tolist(), strict=True):
         cells = max(min(high - low, int(count / least)), 1)
@@ -214,7 +195,7 @@ def _below(marginal: NoisyMarginal, edges: tuple[int, ...], *, end: int, bound: 
     each = np.minimum(mean[:end], bound)
     rows, sigma = float(marginal.counts[:end] @ each), marginal.sigma * float(np.linalg.norm(each))
     wide = np.where(np.diff(edges[: end + 1]) > 1, np.maximum(marginal.counts[:end], 0), 0)
-    return Rows(rows, math.hypot(sigma, BUCKETS * float(wide @ each))) if rows > 0 and sigma > 0 else None
+    return Rows(rows, math.hypot(sigma, chosen.BUCKETS_DOUBT * float(wide @ each))) if rows > 0 and sigma > 0 else None
 
 
 def _unseen(owners: Rows, marginal: NoisyMarginal, end: int) -> Rows:
@@ -244,7 +225,7 @@ def _in_cone(point: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray
 def degree_groups(
     marginal: NoisyMarginal, edges: tuple[int, ...], *, bound: int, noise: float, values: int, rows: float = 0.0
 ) -> tuple[int, ...]:
-    """Join buckets of degrees into at most ``GROUPS`` groups for a table model; the last one ends where the tail does.
+    """Join buckets of degrees into a few groups for a table model; the last one ends where the tail does.
 
     A few wide groups show how degrees depend on other columns far above the noise of many narrow ones; degrees within
     a group are drawn from the fine counts afterwards. They are cut so that counts of rows per group, with the
@@ -257,12 +238,12 @@ def degree_groups(
         return 0, min(bound, edges[-1] - 1) + 1
     fine, counts = _shown(marginal, edges)
     below = _below(marginal, edges, end=bisect_left(edges, fine[-1]), bound=bound)
-    if bound + 1 > fine[-1] and (below is None or rows > below.rows + BAND * below.sigma):
+    if bound + 1 > fine[-1] and (below is None or rows > below.rows + chosen.BAND * below.sigma):
         fine, counts = _up_to(marginal, edges, min(bound + 1, edges[-1]))
-    if len(counts) <= GROUPS + 2:
+    if len(counts) <= chosen.GROUPS + 2:
         return fine
     owners = max(float(counts.sum()), 1.0)
-    cuts = telling_cuts(fine, counts / owners, rows=owners / max(values, 1), noise=noise, most=GROUPS - 1)
+    cuts = telling_cuts(fine, counts / owners, rows=owners / max(values, 1), noise=noise, most=chosen.GROUPS - 1)
     return (0, *cuts, fine[-1])
 
 
@@ -278,7 +259,7 @@ def _tail(marginal: NoisyMarginal) -> int:
     for length in (1 << i for i in range(cells.bit_length() + 1)):
         ends = np.minimum(np.arange(cells) + length, cells)
         noise = marginal.sigma * np.sqrt(ends - np.arange(cells))
-        clear = np.flatnonzero(running[ends] - running[:-1] > BEYOND_DOUBT * noise)
+        clear = np.flatnonzero(running[ends] - running[:-1] > chosen.BEYOND_DOUBT * noise)
         last = max(last, int(clear[-1]) if len(clear) else 0)
     return last
 
@@ -302,13 +283,13 @@ def _shown(marginal: NoisyMarginal, edges: tuple[int, ...]) -> tuple[tuple[int, 
     """Cells of degrees and how many owners have them, up to where evidence ends.
 
     First come those up to the last that is beyond doubt: one of mere noise near a million would outweigh all rows there
-    are. Then, up to ``TAIL`` times as far, those that stand out. Then the others up to there, as one cell, if
+    are. Then, up to ``chosen.TAIL`` times as far, those that stand out. Then the others up to there, as one cell, if
     their count is above its own error: a long tail may be there though none of its cells stands out.
-    Above degrees of up to ``TAIL`` nothing less than beyond doubt is taken: next to them,
+    Above degrees of up to ``chosen.TAIL`` nothing less than beyond doubt is taken: next to them,
     noise in few owners is many rows.
     """
     last = _tail(marginal)
-    top = TAIL * edges[last] if edges[last] > TAIL else 0
+    top = chosen.TAIL * edges[last] if edges[last] > chosen.TAIL else 0
     stop = max(bisect_left(edges, min(top, edges[-1])), last + 1)
     end = _end(marginal, stop)
     fine, counts = _up_to(marginal, edges, edges[end])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpweave import chosen
 from dpweave.measure.purse import Purse
 from dpweave.tables.base import MAX_MODEL_CELLS, Structure
 from dpweave.tables.graphical.estimation import Estimate, Measurement, Zero, estimate
@@ -22,14 +23,8 @@ if TYPE_CHECKING:
     from dpweave.privacy.window import Columns, NoisyMarginal, Window
     from dpweave.tables.reduction import Reduction
 
-COUNT_WEIGHT = 0.2
-"""Budget of the row count, where the model has to measure it, relative to that of one column."""
-RARE = 2.5
-"""A category is rare when its noisy count is below this many times the noise of its cells, added up."""
 GRADES = 1024.0
 """Weights of a choice lie between this and one over it."""
-LEAST_SHARE = 1e-3
-"""Where a fit starts, a category that was counted as nothing has this much of what it was merged with."""
 
 
 class Session:
@@ -134,7 +129,7 @@ class Session:
         weights = [1.0] * len(cliques)
         if self._rows is None or not cliques:
             cliques.append(())
-            weights.append(COUNT_WEIGHT)
+            weights.append(chosen.COUNT_WEIGHT)
         for noisy in self.window.measure(cliques, rho=rho, weights=weights):
             self.add(noisy)
 
@@ -168,7 +163,7 @@ class Session:
         for v in sorted(self._fresh - kept, key=lambda v: before.merges[v].code.size):
             merges = list(self.reduction.merges)
             counts, noise = one_way(v, self._full.values())
-            merges[v] = Merge.rare(counts, threshold=RARE * noise)
+            merges[v] = Merge.rare(counts, threshold=chosen.RARE * noise)
             after = self.reduction.merged(tuple(merges))
             if after.sizes[v] <= self.reduction.sizes[v] or model_cells(after.sizes, self._cliques()) <= self.limit:
                 self.reduction = after
@@ -261,7 +256,7 @@ def moved(variables: Variables, potential: FloatArray, before: Reduction, after:
         _, first = np.unique(new.code, return_index=True)
         potential = np.take(potential, old.code[first], axis=axis)
         if len(variables) == 1:
-            potential = potential + np.log(np.maximum(np.bincount(new.code, old.share), LEAST_SHARE))
+            potential = potential + np.log(np.maximum(np.bincount(new.code, old.share), chosen.NEXT_TO_NOTHING))
     return potential
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpweave import chosen
 from dpweave.links.degrees import Degrees, whole
 from dpweave.links.link_method import LinkProblem
 from dpweave.links.map_learner import MAP
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
     from dpweave.privacy.window import Window
     from dpweave.tables.reduction import Composition
 
-COUNT = 0.02
-"""Share of rho for the number of rows, where nobody measured it before."""
 LEARNER = MAP(2)
 PICTURE_ROWS = 20_000
 """Rows drawn to answer what a marginal of the model is."""
@@ -149,7 +148,7 @@ class Woven:
         purse = Purse(rho)
         size = rows
         if size is None and columns:
-            (total,) = window.measure([()], rho=purse.take(COUNT * rho))
+            (total,) = window.measure([()], rho=purse.take(chosen.MODEL_COUNT * rho))
             size = max(float(total.counts), 0.0)
         if size is None or not columns:
             (total,) = window.measure([()], rho=purse.rest())

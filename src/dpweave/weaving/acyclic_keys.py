@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpweave import chosen
 from dpweave.links.wiring.assign import Candidates, assign
 from dpweave.links.wiring.within_groups import UnitGroups, assign_within_groups
 from dpweave.schema.domain import Bins
@@ -26,10 +27,6 @@ if TYPE_CHECKING:
     from dpweave.arrays import FloatArray, IntArray
     from dpweave.weaving.state import Mask, WeavingState
 
-_CLEAR = 0.6
-"""An ordered column says what comes first if this many more links run one way along it than the other."""
-_ENOUGH = 20
-_RARE = 0.01
 _TRIES = 4
 """How often a row draws a target, of those at its time, of those before it, and of any."""
 
@@ -76,10 +73,10 @@ def time_along_links(columns: list[IntArray], links: list[IntArray], rng: np.ran
         ends = [(codes[at], codes[link[at]]) for link in links for at in (np.flatnonzero(link >= 0),)]
         mine, theirs = (np.concatenate(side) for side in zip(*ends, strict=True))
         known = (mine >= 0) & (theirs >= 0)
-        if known.sum() < _ENOUGH:
+        if known.sum() < chosen.CLEAR_LINKS:
             continue
         way = float(np.sign(mine - theirs)[known].mean())
-        if abs(way) >= _CLEAR and abs(way) > clearest:
+        if abs(way) >= chosen.CLEAR and abs(way) > clearest:
             clearest = abs(way)
             best = np.where(codes < 0, -1, codes if way > 0 else codes.max() - codes)
     return None if best is None else _completed(best, links, rng)
@@ -139,7 +136,7 @@ def longest(links: list[IntArray]) -> int:
     roots = max(int(np.logical_and.reduce([k < 0 for k in links]).sum()), 1)
     if roots >= rows:
         return 1
-    return max(2, math.ceil(min(math.log(_RARE) / math.log1p(-roots / rows), 2 + 2 * math.log2(rows / roots))))
+    return max(2, math.ceil(min(math.log(chosen.LEVEL) / math.log1p(-roots / rows), 2 + 2 * math.log2(rows / roots))))
 
 
 def depths(links: list[IntArray], most: int) -> IntArray:

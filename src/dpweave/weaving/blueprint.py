@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpweave import chosen
 from dpweave.links.degrees import degrees_of, match_total, reweighed
 from dpweave.schema.domain import Bins, presence
 from dpweave.tables.external import ExternalTable
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from dpweave.plan.plan import Plan
     from dpweave.tables.base import FittedTable
 
-MOST_UNSEEN = 1000
-"""Degrees may call for this many times the rows that were counted within bounds; more is taken for an error of theirs.
-"""
 
 _PILOT = 2000
 """Rows from which the mean degree of a table's rows is guessed before any are woven."""
@@ -105,7 +103,7 @@ class Blueprint:
         degrees stand.
         """
         bound, most = self.plan.promise.bounds[table, key], int(self._degree_groups(table, key)[-1]) - 1
-        if self.plan.compile().table[table].key[key].is_single or self.plan.promise.may_blank(table):
+        if self.plan.promise.may_blank(table):
             return degrees
         times = len(degrees) / max(self.sizes[self.plan.database[table].key[key].target], 1.0)
         kept = int(np.minimum(degrees, bound).sum())
@@ -159,5 +157,7 @@ class Blueprint:
             codes = self.tables[key.target].sample(_PILOT, rng)[key.degree]
             drawn = self.agreeing(name, owning, self.degrees_by_code(name, owning, codes, rng), rng)
             owned = rows[key.target] * float(drawn.mean())
-            rows[name] = min(owned, MOST_UNSEEN * max(rows[name], 1.0)) + rows[name] * (1 - self.share(name, owning))
+            rows[name] = min(owned, chosen.MOST_UNSEEN * max(rows[name], 1.0)) + rows[name] * (
+                1 - self.share(name, owning)
+            )
         return rows

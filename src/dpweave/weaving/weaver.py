@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpweave import chosen
 from dpweave.links.wiring.assign import assign_at_random
 from dpweave.weaving.acyclic_keys import break_circles
 from dpweave.weaving.declared_rules import keep_counts, keep_equal, keep_least_degrees
@@ -179,12 +180,7 @@ class Weaver:
         else:
             for name in names:
                 self._state.links[relation.table, name] = random_targets(
-                    self._state,
-                    relation.table,
-                    name,
-                    degrees=self._rows.degrees(relation.table, name),
-                    weights=self._blueprint.popularity.get((relation.table, name)),
-                    rng=rng,
+                    self._state, relation.table, name, degrees=self._rows.degrees(relation.table, name), rng=rng
                 )
         self._bring_together(relation)
         for name in names:
@@ -231,7 +227,7 @@ class Weaver:
             return
         share, error = self._blueprint.repetitions[name]
         found = repeat_pairs(self._state, name, share=share, error=error)
-        if found is not None and abs(found.wanted - found.reached) > 0.01:
+        if found is not None and abs(found.wanted - found.reached) > chosen.UNNOTICED:
             key = self._plan.compile().table[name].repeating_key
             said = f"{name}: rows short of repeating a pair of {self._plan.promise.owning[name]} and {key} as measured"
             self.repairs[said] = round(abs(found.wanted - found.reached) * self._state.rows[name])

@@ -1,0 +1,298 @@
+"""Numbers that somebody chose.
+
+They could be others, and copies would then be a little other. Each says what it means and why it has this value. Where
+it was tried, the text ends with the range in which it does not matter. Numbers that follow from others are computed
+where they are needed. Three kinds are no choices and stay where they are used: limits on memory and time, which say
+so; facts of a format or of mathematics; and what the privacy core proves with.
+
+Read a number as ``chosen.NAME`` when it is used, so that a trial can move it.
+"""
+
+from __future__ import annotations
+
+# -- The budget --------------------------------------------------------------------------------------------------------
+
+EPSILON = 1.0
+"""What drafted plans show noise for. Any usual value shows the same order of columns."""
+
+DELTA = 1e-6
+"""Delta where nobody says another: below one in the rows of most databases. ``explain`` warns where it is not."""
+
+DOMAINS_SHARE = 0.1
+"""Part of epsilon's and of delta's budget for learning domains, where a plan does not say."""
+
+COUNTING = 0.05
+"""Part of a budget for plain numbers of rows or links: one count needs little."""
+
+TABLES_SHARE = 0.4
+"""Part of the budget for tables, where a plan does not say. Links get what domains and sizes leave."""
+
+SELECTION = 0.1
+"""Part of a table's budget for choosing what to measure, as in the papers on AIM and MST."""
+
+ROUNDS = 16.0
+"""Rounds of AIM for each column, as in its paper."""
+
+SINGLES = 0.2
+"""Part of a table's budget for its columns one by one, before pairs are chosen."""
+
+SINGLES_ON_TOP = 0.4
+"""The same for columns that are added to rows from elsewhere: fewer pairs are asked of them."""
+
+MODEL_COUNT = 0.02
+"""Part of a table's budget for its number of rows, where nobody measured it before."""
+
+COUNT_WEIGHT = 0.2
+"""Budget of the number of rows, relative to that of one column: one count needs little."""
+
+FIRST_COUNT = 0.1
+"""Part of the budget for first counts, around which the others are centred."""
+
+FIRST_LOOK = 0.125
+"""Part of the budget of degrees for a first look. It only has to show where owners are many. With a third instead,
+noise in single degrees is an eighth larger, and else nothing changes. Range: 0.05 to 0.3."""
+
+LOOK = 0.25
+"""Part of the budget of a domain for a look at where values are. Range: 0.2 to 0.33."""
+
+ON_TARGETS = 0.25
+"""The most of a relation's budget that is spent on counting targets one by one."""
+
+LEAST_PART = 0.3
+"""No task gets less than this part of an even share, since priorities rest on guesses."""
+
+SMALLEST_SHARE = 0.2
+"""Part of an even share below which a set of columns is not asked for. Small ones need little and may be all there is
+of a column."""
+
+WORTHWHILE = 0.05
+"""Part of the budget that sets of columns of one size must get to be asked for at all."""
+
+# -- What is taken for granted before counts are seen ------------------------------------------------------------------
+
+UNKNOWN_VARIANCE = 1.0
+"""Variance of the cells of a column of which nothing is known, relative to even ones."""
+
+SELECTIVE_VARIANCE = 0.25
+"""The same for a column that may decide who is linked to: fathers by age, films by genre."""
+
+FIRST_ORDER = 0.05**2
+"""Prior variance of a log-odds coefficient of one column: links depend on a column by some five percent."""
+
+DECAY = 0.25
+"""Each further column in a component has this part of the variance: it halves the typical size."""
+
+STRONG = 0.01
+"""Part of the components that are strong. Their prior variance is larger by one over this."""
+
+ORDER_DOUBT = 8.0
+"""Factor by which the typical variance of components of one order may differ from the prior's."""
+
+MEMBER_DOUBT = 3.0
+"""Spread of the log variance of a component within its order. A few are strong and most are next to nothing."""
+
+LINES_DOUBT = 1.5
+"""Spread of the log variance of straight components around that of their order."""
+
+LINE_DOUBT = 1.2
+"""Spread of the log variance of one straight component around the others."""
+
+LINKS_DOUBT = 0.1
+"""Relative error of numbers that are taken as known before they are seen: links of a view, what clipping leaves."""
+
+REACH_DOUBT = 0.2
+"""Error of the share of links that lead on to further rows, before counts show it."""
+
+ROWS_DOUBT = 0.03
+"""Relative error of the rows of a cell that a model predicts."""
+
+BUCKETS_DOUBT = 0.05
+"""Relative error of a sum of degrees that were counted in buckets wider than one degree."""
+
+DECLARED_DOUBT = 0.5
+"""Relative error of a number of rows that a plan declares. It matters only where noise is of the size of the table.
+Range: 0.3 to 1."""
+
+UNDECLARED_ROWS = 10_000
+"""Rows that a protected table is taken to have where the plan does not say."""
+
+UNKNOWN_CATEGORIES = 12
+"""Categories that a column is taken to have before they are learned."""
+
+UNSEEN_TYPES = 200.0
+"""Different rows that a public table is taken to have in a forecast. Set with ``benchmarks/databases.py`` in view."""
+
+DEFAULT_DEGREE = 10
+"""Bound of a key that a draft proposes, for a person to change: nothing is known of the rows."""
+
+# -- How units differ, and where their vectors are clipped -------------------------------------------------------------
+
+TASTE_OF_LINKS = 0.6
+"""Relative standard deviation of a unit's own share of a code around that of all links."""
+
+TASTE_OF_ROWS = 0.4
+"""The same for the cells of owned rows."""
+
+LENGTHS = 0.3
+"""How much units differ in what clipping leaves of them: standard deviation of the log of their lengths."""
+
+DIFFERENT = 0.25
+"""By which part of their counts units that are scaled down may differ from all others: who has more rows has others."""
+
+DIFFERENT_LINKS = 0.15
+"""The same beyond what the code of all rows corrects."""
+
+LARGEST_CLIP = 3.0
+"""Clips at most, in units of the length of a large unit's vector."""
+
+ROOM = 1.15
+"""How much longer than expected a unit's vector may be before it is scaled down, since units differ in taste."""
+
+KEPT = 0.3
+"""Length of the code of all rows in a centred unit sum, relative to all others: enough to be seen, and next to nothing
+of the clip."""
+
+UNSURE = 1.0
+"""By which part of itself a share that public rows suggest may differ from units' own."""
+
+UNFELT = 0.5
+"""Noise below this part of what chance does to counts is not worth the price of clipping."""
+
+FAINT_CELLS = 0.0125
+"""Noise of all cells below about this part of the rows is not worth the price of clipping."""
+
+MEAN_LINKS = 2.0
+"""Mean number of links of a unit that has any, before they are counted."""
+
+UNLIKE = 2.0
+"""Where vectors are r times as long as expected in the mean, clips are longer by this power of r: those of rare values
+are longer still."""
+
+CODE_WEIGHTS = (3.0, 1.0, 0.3)
+"""Weight of precision for the code of every row, whose noise enters all others, for single values and for sets."""
+
+# -- When a figure is believed -----------------------------------------------------------------------------------------
+
+SIGNIFICANT = 3.0
+"""Standard deviations from which on a count is taken to be more than noise, where a mistake costs little."""
+
+BEYOND_DOUBT = 5.5
+"""Standard deviations from which on a count is believed where a mistake would spoil a domain."""
+
+BAND = 2.5
+"""Standard deviations of the direct count within which the number of rows in use stays, whatever degrees say. Where
+degrees are right, the band costs a twentieth of a standard deviation; at 2 a tenth, at 3 a fiftieth. Range: 2 to 4."""
+
+RARE = 2.5
+"""A category is rare when its noisy count is below this many times the noise of its cells, added up."""
+
+LEVEL = 0.01
+"""Chance of a mistake that is accepted where noise or chance alone could make it. From 0.05 to 0.001 the threshold for
+ten sets of columns moves from 2.6 to 3.7 standard deviations. Range: 0.001 to 0.05."""
+
+KNOWN = 10.0
+"""A figure this many times its noise is as good as known. Range: 8 to 20."""
+
+NOT_WORTH_MORE = 0.1
+"""Noise below this part of the mean count of targets is not worth its price."""
+
+HOPELESS = 2.0
+"""Noise above so many mean counts says too little of most targets. Then only those that stand out count."""
+
+MANY_TARGETS = 500
+"""Targets from which on counts shape their own law of popularity: of fewer, noise would."""
+
+SIGN = 0.5
+"""Standard deviations that a cell beside the body of a histogram must reach to belong to it, once for every doubling of
+its width. A cell of the body's own width may be taken wrongly, one sixteen times as wide would change the whole
+picture. Range: 0.4 to 0.7."""
+
+SURE = 1.65
+"""Standard deviations for 95 % on one side."""
+
+CUT_OFF = 0.015
+"""Part of the rows that an end of a range may hold and still be cut off. Range: 0.01 to 0.02."""
+
+NEXT_TO_NOTHING = 1e-3
+"""A part that nobody would miss: it stands for values that were never seen, so that nothing is divided by nothing."""
+
+LEAST_LEFT = 0.05
+"""Part of a count that corrections leave at least."""
+
+START = 0.3
+"""Standard deviations that an empty cell is taken to hold where the estimation of a table starts."""
+
+CUT_GAIN = 1.05
+"""How much more of the degrees a further group must explain to be one."""
+
+CLIFF = 10.0
+"""A rise of the density between buckets of degrees, as a factor, that is taken for the start of a distribution."""
+
+UNEVEN = 3.0
+"""How many times the noise of even values a sum along a straight component may have."""
+
+CLEAR = 0.6
+"""An ordered column says what comes first if this many more links run one way along it than the other."""
+
+CLEAR_LINKS = 20
+"""Links from which on that is looked at."""
+
+FAINT_PAIRS = 0.01
+"""Noise of pairs, as a part of the rows, above which tables with degree columns come out better woven than by AIM."""
+
+# -- How finely values and degrees are divided -------------------------------------------------------------------------
+
+FINE_CELLS = 128
+"""Cells of the histogram of a learned range, about. Whole numbers up to a hundred are kept apart one by one."""
+
+NARROW = 2
+"""Rows that lie in so many cells, or fewer, are looked at more closely. They may lie across one edge: 1 is too few."""
+
+PIECES = 16
+"""Cells of a closer look at most. Range: 8 to 32."""
+
+CLOSER = 3
+"""A closer look leaves cells out where the others are at most one in this many. What is left out may hold rows, so it
+must gain something."""
+
+GROUPS = 6
+"""Groups of degrees that a table model keeps apart."""
+
+GROWTH = 1.25
+"""How much wider each bucket of degrees is than the one before, where a plan declares a cap."""
+
+GROWTH_UNKNOWN = 1.4
+"""The same where it does not, and buckets reach up to a million."""
+
+TAIL = 4
+"""How far, as a multiple of its beginning, a tail of degrees is taken to go on where counts say that it does."""
+
+MOST_UNSEEN = 1000
+"""Degrees may call for this many times the rows that were counted within bounds; more is taken for their error."""
+
+# -- What people are shown ---------------------------------------------------------------------------------------------
+
+USEFUL = 0.1
+"""Error of a distribution up to which it is called useful; noise beyond this part of the rows drowns a figure."""
+
+COARSE = 0.3
+"""Error of a distribution up to which it is called coarse."""
+
+UNNOTICED = 0.01
+"""Differences below this part are not worth a word. Range: 0.001 to 0.05."""
+
+HIDDEN = 0.2
+"""Part of a table's rows that a bound may hide before advice is given: bounds either fit or are far off. Range: 0.1 to
+0.4."""
+
+WEAK_EPSILON = 10.0
+"""Epsilon above which ``explain`` warns: hardly anything is hidden."""
+
+GENEROUS_ROWS = 50
+"""Rows of one unit in a table from which on ``explain`` asks whether so many are needed."""
+
+MANY_CELLS = 1000
+"""Cells of a column from which on ``explain`` advises fewer."""
+
+HELD_OUT = 0.3
+"""Part of the rows on which ``evaluate`` judges what a learner learned from the others."""
