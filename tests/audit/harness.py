@@ -47,8 +47,8 @@ class Pair:
     view: View
     columns: tuple[str, ...]
     size: int = 3
-    rho: float = 0.25
-    """For the measurement, and as much again for the choice."""
+    rho: float = 0.5
+    """Of every question."""
     salts: int = 8
 
 
@@ -103,9 +103,19 @@ def open_curator(
     return curator
 
 
-def collect(pair: Pair, runs: int, change: Callable[[Curator, Rows], None] | None = None) -> tuple[Runs, Runs, float]:
+def collect(
+    pair: Pair,
+    runs: int,
+    change: Callable[[Curator, Rows], None] | None = None,
+    *,
+    count: bool = True,
+    choose: bool = False,
+) -> tuple[Runs, Runs, float]:
     """``runs`` runs on either database, over the salts that move the marginal most, and
     what a run costs the unit's table.
+
+    A run counts, or chooses, or both. One question at a time tells more: what the other one costs would
+    hide a fault behind twice the claim.
     """
     opened = []
     for i in range(pair.salts):
@@ -118,23 +128,39 @@ def collect(pair: Pair, runs: int, change: Callable[[Curator, Rows], None] | Non
     out = (Runs(), Runs())
     for _, _, both, exact in worst:
         for curator, mine, into in zip(both, exact, out, strict=True):
-            _run(pair, curator, mine, exact, runs // len(worst), into)
+            _run(pair, curator, mine, exact, runs // len(worst), into, count=count, choose=choose)
     cost = worst[0][2][0].spent.rho[pair.unit] / (runs // len(worst))
     return (*out, cost)
 
 
-def _run(pair: Pair, curator: Curator, mine: Any, exact: Sequence[Any], runs: int, into: Runs) -> None:
+def _run(
+    pair: Pair,
+    curator: Curator,
+    mine: Any,
+    exact: Sequence[Any],
+    runs: int,
+    into: Runs,
+    *,
+    count: bool,
+    choose: bool,
+) -> None:
     same = exact[0].shape == exact[1].shape
     guesses = [e if e.shape == mine.shape else np.zeros(mine.shape) for e in exact]
     candidates = [Candidate(pair.columns, g.astype(float)) for g in guesses]
     line, middle = (exact[0] - exact[1], (exact[0] + exact[1]) / 2) if same else (None, None)
     for _ in range(runs):
-        (noisy,) = curator.measure(pair.view, [pair.columns], what="audit", rho=pair.rho)
-        chosen = curator.select(pair.view, candidates, what="audit", rho=pair.rho)
+        kind: list[Hashable] = []
+        projection = 0.0
+        if count:
+            (noisy,) = curator.measure(pair.view, [pair.columns], what="audit", rho=pair.rho)
+            kind += [noisy.sigma, noisy.counts.shape]
+            projection = 0.0 if line is None else float(((noisy.counts - middle) * line).sum()) / noisy.sigma**2
+        if choose:
+            kind.append(curator.select(pair.view, candidates, what="audit", rho=pair.rho))
         curator.release.measured.clear()
         curator.release.selected.clear()
-        into.kind.append((noisy.sigma, noisy.counts.shape, chosen))
-        into.projection.append(0.0 if line is None else float(((noisy.counts - middle) * line).sum()) / noisy.sigma**2)
+        into.kind.append(tuple(kind))
+        into.projection.append(projection)
 
 
 def audit(one: Runs, zero: Runs, claim: Callable[[float], float], *, deltas: Sequence[float] = DELTAS) -> Verdict:
