@@ -31,10 +31,6 @@ if TYPE_CHECKING:
 PACKAGES = ("dpweave", "opendp", "numpy", "scipy", "pyarrow", "duckdb", "ibis-framework", "filelock")
 EXTRAS = {"postgres": "psycopg", "spark": "pyspark", "fake": "faker", "mbi": "mbi", "evaluate": "sklearn"}
 """What each extra brings, by the module that tells that it is there."""
-LITTLE = 1 << 30
-"""Free bytes (1 GB) below which a disk is called risky. Models take megabytes, copies and what is sorted on the way as
-much as the database; from 100 MB to 10 GB it is as good a guess.
-"""
 
 
 @dataclass(frozen=True)
@@ -97,8 +93,8 @@ def _folders(ledger: Path) -> Iterator[Finding]:
             yield Finding("wrong", what, f"nothing can be written in {folder}; give the permission, or make room")
             continue
         free = shutil.disk_usage(folder).free
-        severity, rest = ("risky", "; make room before a large fit") if free < LITTLE else ("note", "")
-        yield Finding(severity, what, f"{folder} can be written and has {free / (1 << 30):,.1f} GB free{rest}")
+        room = f"{free / (1 << 30):,.1f} GB free; a copy takes about as much as the database"
+        yield Finding("note", what, f"{folder} can be written and has {room}")
 
 
 def _ledger(path: Path) -> Iterator[Finding]:
