@@ -22,7 +22,7 @@ from dpweave.privacy.release import guarantees
 from tests.model.shops import fitted
 
 EDITS = 25
-"""Digits changed in each entry of a model; spread over all of it. 1,249 were tried once."""
+"""Digits changed in each entry of a model; spread over all of it. 1,274 were tried once."""
 
 
 @pytest.fixture(scope="module")
