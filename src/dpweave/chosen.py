@@ -39,18 +39,12 @@ SINGLES = 0.2
 SINGLES_ON_TOP = 0.4
 """The same for columns that are added to rows from elsewhere: fewer pairs are asked of them."""
 
-MODEL_COUNT = 0.02
-"""Part of a table's budget for its number of rows, where nobody measured it before."""
-
 COUNT_WEIGHT = 0.2
 """Budget of the number of rows, relative to that of one column: one count needs little."""
 
-FIRST_COUNT = 0.1
-"""Part of the budget for first counts, around which the others are centred."""
-
-FIRST_LOOK = 0.125
-"""Part of the budget of degrees for a first look. It only has to show where owners are many. With a third instead,
-noise in single degrees is an eighth larger, and else nothing changes. Range: 0.05 to 0.3."""
+FIRST_COUNT = 0.125
+"""Part of a budget for first counts, around which others are centred, or which show where others are needed. With a
+third, noise in single degrees is an eighth larger."""
 
 LOOK = 0.25
 """Part of the budget of a domain for a look at where values are. Range: 0.2 to 0.33."""
@@ -58,12 +52,9 @@ LOOK = 0.25
 ON_TARGETS = 0.25
 """The most of a relation's budget that is spent on counting targets one by one."""
 
-LEAST_PART = 0.3
-"""No task gets less than this part of an even share, since priorities rest on guesses."""
-
-SMALLEST_SHARE = 0.2
-"""Part of an even share below which a set of columns is not asked for. Small ones need little and may be all there is
-of a column."""
+LEAST_PART = 0.25
+"""No task gets less than this part of an even share, since priorities rest on guesses. A set of columns that would get
+less is not asked for: small ones need little and may be all there is of a column."""
 
 WORTHWHILE = 0.05
 """Part of the budget that sets of columns of one size must get to be asked for at all."""
@@ -92,10 +83,7 @@ MEMBER_DOUBT = 3.0
 """Spread of the log variance of a component within its order. A few are strong and most are next to nothing."""
 
 LINES_DOUBT = 1.5
-"""Spread of the log variance of straight components around that of their order."""
-
-LINE_DOUBT = 1.2
-"""Spread of the log variance of one straight component around the others."""
+"""Spread of the log variance of straight components around that of their order, and of one around the others."""
 
 LINKS_DOUBT = 0.1
 """Relative error of numbers that are taken as known before they are seen: links of a view, what clipping leaves."""
@@ -127,20 +115,14 @@ DEFAULT_DEGREE = 10
 
 # -- How units differ, and where their vectors are clipped -------------------------------------------------------------
 
-TASTE_OF_LINKS = 0.6
-"""Relative standard deviation of a unit's own share of a code around that of all links."""
-
-TASTE_OF_ROWS = 0.4
-"""The same for the cells of owned rows."""
+TASTE = 0.5
+"""Relative standard deviation of a unit's own share of a code or cell around that of all."""
 
 LENGTHS = 0.3
 """How much units differ in what clipping leaves of them: standard deviation of the log of their lengths."""
 
-DIFFERENT = 0.25
+DIFFERENT = 0.2
 """By which part of their counts units that are scaled down may differ from all others: who has more rows has others."""
-
-DIFFERENT_LINKS = 0.15
-"""The same beyond what the code of all rows corrects."""
 
 LARGEST_CLIP = 3.0
 """Clips at most, in units of the length of a large unit's vector."""
@@ -158,9 +140,6 @@ UNSURE = 1.0
 UNFELT = 0.5
 """Noise below this part of what chance does to counts is not worth the price of clipping."""
 
-FAINT_CELLS = 0.0125
-"""Noise of all cells below about this part of the rows is not worth the price of clipping."""
-
 MEAN_LINKS = 2.0
 """Mean number of links of a unit that has any, before they are counted."""
 
@@ -174,27 +153,19 @@ CODE_WEIGHTS = (3.0, 1.0, 0.3)
 # -- When a figure is believed -----------------------------------------------------------------------------------------
 
 SIGNIFICANT = 3.0
-"""Standard deviations from which on a count is taken to be more than noise, where a mistake costs little."""
+"""Standard deviations from which on a count is taken to be more than noise, where a mistake costs little. The number of
+rows in use stays within as many of the direct count: where degrees are right, that costs a fiftieth of a standard
+deviation, and at 2 a tenth."""
 
 BEYOND_DOUBT = 5.5
 """Standard deviations from which on a count is believed where a mistake would spoil a domain."""
-
-BAND = 2.5
-"""Standard deviations of the direct count within which the number of rows in use stays, whatever degrees say. Where
-degrees are right, the band costs a twentieth of a standard deviation; at 2 a tenth, at 3 a fiftieth. Range: 2 to 4."""
-
-RARE = 2.5
-"""A category is rare when its noisy count is below this many times the noise of its cells, added up."""
 
 LEVEL = 0.01
 """Chance of a mistake that is accepted where noise or chance alone could make it. From 0.05 to 0.001 the threshold for
 ten sets of columns moves from 2.6 to 3.7 standard deviations. Range: 0.001 to 0.05."""
 
 KNOWN = 10.0
-"""A figure this many times its noise is as good as known. Range: 8 to 20."""
-
-NOT_WORTH_MORE = 0.1
-"""Noise below this part of the mean count of targets is not worth its price."""
+"""A figure this many times its noise is as good as known, and more precision is not worth its price. Range: 8 to 20."""
 
 HOPELESS = 2.0
 """Noise above so many mean counts says too little of most targets. Then only those that stand out count."""
@@ -210,8 +181,9 @@ picture. Range: 0.4 to 0.7."""
 SURE = 1.65
 """Standard deviations for 95 % on one side."""
 
-CUT_OFF = 0.015
-"""Part of the rows that an end of a range may hold and still be cut off. Range: 0.01 to 0.02."""
+UNNOTICED = 0.01
+"""Part of the rows that an end of a range may hold and still be cut off, and that noise may hide without being worth
+more budget. Differences below this part are not worth a word."""
 
 NEXT_TO_NOTHING = 1e-3
 """A part that nobody would miss: it stands for values that were never seen, so that nothing is divided by nothing."""
@@ -236,9 +208,6 @@ CLEAR = 0.6
 
 CLEAR_LINKS = 20
 """Links from which on that is looked at."""
-
-FAINT_PAIRS = 0.01
-"""Noise of pairs, as a part of the rows, above which tables with degree columns come out better woven than by AIM."""
 
 # -- How finely values and degrees are divided -------------------------------------------------------------------------
 
@@ -277,9 +246,6 @@ USEFUL = 0.1
 
 COARSE = 0.3
 """Error of a distribution up to which it is called coarse."""
-
-UNNOTICED = 0.01
-"""Differences below this part are not worth a word. Range: 0.001 to 0.05."""
 
 HIDDEN = 0.2
 """Part of a table's rows that a bound may hide before advice is given: bounds either fit or are far off. Range: 0.1 to

@@ -97,7 +97,7 @@ def test_no_more_is_spent_than_helps():
     assert share_for(rho=0.01, l2=10.0, mean=noise(chosen.ON_TARGETS) / chosen.HOPELESS * 0.99, targets=5) == 0.0
     assert share_for(rho=0.01, l2=10.0, mean=noise(chosen.ON_TARGETS), targets=100) == chosen.ON_TARGETS
     little = share_for(rho=0.01, l2=10.0, mean=10_000.0, targets=100)
-    assert noise(little) == pytest.approx(chosen.NOT_WORTH_MORE * 10_000.0)
+    assert noise(little) == pytest.approx(10_000.0 / chosen.KNOWN)
 
 
 def test_weights_of_rows_are_where_links_start_and_counts_of_columns_come_on_top():

@@ -83,10 +83,10 @@ def looks_at(
 ) -> list[NoisyMarginal]:
     """Both looks at degrees, with noise ``sigma`` if one look had all of the budget."""
     exact = np.bincount(bucketed(degrees, edges), minlength=len(edges) - 1)
-    first = noisy(exact, sigma / chosen.FIRST_LOOK**0.5, rng)
+    first = noisy(exact, sigma / chosen.FIRST_COUNT**0.5, rng)
     edges = finer(first, edges)
     exact = np.bincount(bucketed(degrees, edges), minlength=len(edges) - 1)
-    return [first, noisy(exact, sigma / (1 - chosen.FIRST_LOOK) ** 0.5, rng)]
+    return [first, noisy(exact, sigma / (1 - chosen.FIRST_COUNT) ** 0.5, rng)]
 
 
 def test_every_degree_comes_as_often_as_it_does_where_noise_allows_it() -> None:
@@ -112,7 +112,7 @@ def test_few_owners_keep_the_noise_of_one_look() -> None:
         marginal, edges = joined(looks_at(degrees, 20.0, np.random.default_rng(seed)), ANY_DEGREE)
         cut += edges != ANY_DEGREE
         errors += (marginal.counts - np.bincount(bucketed(degrees, edges), minlength=len(edges) - 1)).tolist()
-        assert 20.0 <= marginal.sigma <= 20.0 * (1 - chosen.FIRST_LOOK) ** -0.5
+        assert 20.0 <= marginal.sigma <= 20.0 * (1 - chosen.FIRST_COUNT) ** -0.5
     assert cut <= 3
     assert rms(errors) == pytest.approx(20.0, rel=0.03)
 
@@ -190,7 +190,7 @@ def test_rows_in_a_tail_that_noise_hides_are_not_lost(law: str, sigma: float) ->
     }[law]
     found = combinations(np.minimum(degrees, 400), bound=400, sigma=sigma, sizes=sigma / 2, times=300)
     for direct, rows, _ in found:
-        assert abs(rows.rows - direct.rows) <= chosen.BAND * direct.sigma * (1 + 1e-9)
+        assert abs(rows.rows - direct.rows) <= chosen.SIGNIFICANT * direct.sigma * (1 + 1e-9)
     # An empty tail is believed until counts contradict it, which costs no more than
     # that within the band of the direct count.
     assert rms([rows.rows - true for _, rows, true in found]) < 2 * rms([d.rows - true for d, _, true in found])

@@ -59,8 +59,8 @@ def count_degrees(
             if task in allocation.tasks:
                 with report.step(f"learn how many {key.table} a row of {name} has"):
                     rho = allocation.tasks[task]
-                    first = _look(curator, task, key, key.fine_degrees, chosen.FIRST_LOOK * rho)
-                    second = _look(curator, task, key, finer(first, key.fine_degrees), (1 - chosen.FIRST_LOOK) * rho)
+                    first = _look(curator, task, key, key.fine_degrees, chosen.FIRST_COUNT * rho)
+                    second = _look(curator, task, key, finer(first, key.fine_degrees), (1 - chosen.FIRST_COUNT) * rho)
                     found[task] = joined([first, second], key.fine_degrees)
     return found
 
@@ -120,7 +120,7 @@ def _with_public_sizes(
                 kept[name] = kept_share(*degrees[task], bound=bound)
             kept[name] *= kept[key.target]
             owners = out[key.target]
-            if plan.table[name].is_centred and owners.rows > chosen.BAND * owners.sigma:
+            if plan.table[name].is_centred and owners.rows > chosen.SIGNIFICANT * owners.sigma:
                 most = bound * owners.rows
         out[name] = measured[name] if declared is None else Rows(min(declared * kept[name], most), 0.0)
     return out

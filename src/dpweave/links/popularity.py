@@ -55,7 +55,7 @@ def share_for(*, rho: float, l2: float, mean: float, targets: int) -> float:
     noise = l2 / np.sqrt(2 * rho * chosen.ON_TARGETS)
     if noise > chosen.HOPELESS * mean:
         return chosen.ON_TARGETS * _shown(noise, mean, targets)
-    return float(min(chosen.ON_TARGETS, (l2 / (chosen.NOT_WORTH_MORE * mean)) ** 2 / (2 * rho)))
+    return float(min(chosen.ON_TARGETS, (chosen.KNOWN * l2 / mean) ** 2 / (2 * rho)))
 
 
 def _shown(noise: float, mean: float, targets: int) -> float:

@@ -60,7 +60,7 @@ def prior_variances(stage: Stage) -> dict[Workload, Lean]:
     out: dict[bool, dict[Workload, float]] = {True: {}, False: {}}
     for found in orders.values():
         typical = np.exp(-0.5 * (logs / math.log(chosen.ORDER_DOUBT)) ** 2)
-        for straight, doubt in ((False, chosen.MEMBER_DOUBT), (True, chosen.LINE_DOUBT)):
+        for straight, doubt in ((False, chosen.MEMBER_DOUBT), (True, chosen.LINES_DOUBT)):
             member = _around(logs, doubt)
             posterior = np.log(typical)
             for likelihood in found[straight].values():

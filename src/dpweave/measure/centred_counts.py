@@ -124,7 +124,7 @@ class Centred:
             noise, wrong = clip / math.sqrt(math.pi * rho), chosen.DIFFERENT * rows / cells
             clip *= clip_at(self.units, lambda m: _length(m, centre.alike, centre.doubt), noise=noise, wrong=wrong)
         clip = min(
-            max(clip, math.sqrt(2 * rho) * max(chosen.UNFELT * chance, chosen.FAINT_CELLS * rows / cells)), longest
+            max(clip, math.sqrt(2 * rho) * max(chosen.UNFELT * chance, chosen.UNNOTICED * rows / cells)), longest
         )
         return Question(centre.beside, codes, (1 / apart, *(1.0,) * share.size), clip, (0.0, *share.tolist()))
 
@@ -133,10 +133,10 @@ def clip_for(rows: float, alike: float, doubt: float = 0.0, *, kept: float = cho
     """Clip of a centred unit sum, for a unit with so many ``rows``; see :class:`Centre`.
 
     >>> round(clip_for(100.0, 0.25), 1)
-    26.2
+    31.8
     """
     return chosen.ROOM * math.hypot(1.0, kept) * _length(rows, alike, doubt)
 
 
 def _length(rows: float, alike: float, doubt: float) -> float:
-    return math.sqrt(rows**2 * (chosen.TASTE_OF_ROWS**2 * alike + doubt) + rows * (1 - alike))
+    return math.sqrt(rows**2 * (chosen.TASTE**2 * alike + doubt) + rows * (1 - alike))

@@ -214,7 +214,7 @@ class Design:
             shares, error, gain, step = moved, after, there, step * 1.3
             if done:
                 break
-        shares[shares < chosen.SMALLEST_SHARE / len(shares)] = 0.0
+        shares[shares < chosen.LEAST_PART / len(shares)] = 0.0
         shares[np.argsort(-shares, kind="stable")[MOST_CLIQUES:]] = 0.0
         if not shares.any():
             shares[np.argmax(gain)] = 1.0

@@ -137,7 +137,7 @@ class PublicRowSums:
                     )
                     for at in product(*values)
                 }
-        return cls(share, units, left, right, chosen.TASTE_OF_LINKS)
+        return cls(share, units, left, right, chosen.TASTE)
 
     def around(self, every: Noisy, *, links: float) -> PublicRowSums:
         """The same with the shares that a noisy unit sum of all ``links`` shows. Before
@@ -158,7 +158,7 @@ class PublicRowSums:
                 y, noise = found.get(code, (p, 0.0))
                 shares[columns][code] = float(np.clip((y * p**2 + p * noise) / (p**2 + noise), 0.0, 1.0))
                 doubt[code] = math.sqrt(p**2 * noise / (p**2 + noise))
-        return replace(self, share=shares, taste=chosen.TASTE_OF_LINKS, doubt=doubt)
+        return replace(self, share=shares, taste=chosen.TASTE, doubt=doubt)
 
     def question(self, columns: Columns, sets: Sequence[Columns], *, declared: bool = False) -> Question:
         """The unit sum over ``columns`` with the codes of some column ``sets``; where
@@ -238,7 +238,7 @@ class PublicRowSums:
         def length(rows: float) -> float:
             return math.sqrt(sum(self._square(p, rows, alike) / s**2 for p, s in zip(likely, scales, strict=True)))
 
-        wrong = chosen.DIFFERENT_LINKS * links * float(worth @ shares) / cells_
+        wrong = chosen.DIFFERENT * links * float(worth @ shares) / cells_
         clip = question.clip * clip_at(self.units, length, noise=noise, wrong=wrong)
         wide = chosen.UNFELT * math.sqrt(2 * rho * links * (shares * (1 - shares)).sum() / cells_ / (scales**2).sum())
         longest = self.units.rows * math.sqrt(sum(1 / s**2 for s in question.scales))

@@ -45,7 +45,7 @@ def choose(shape: Mapping[str, int], rho: float, rows_hint: float | None, l2: fl
                 f"independent, because the noise of the smallest pairs would add up to {noise:.0f} counts over "
                 f"{rows_hint:.0f} rows."
             )
-        if noise > chosen.FAINT_PAIRS * rows_hint and any(parse_degree(column) for column in shape):
+        if noise > chosen.UNNOTICED * rows_hint and any(parse_degree(column) for column in shape):
             return (
                 "woven",
                 "woven, because how degrees depend on other columns is faint at this budget and must be shrunk.",

@@ -184,7 +184,7 @@ def _belongs(look: Look, first: int, last: int) -> BoolArray:
     least = np.finfo(np.float64).tiny  # numbers of hundreds of digits lie closer together than floats
     doublings = np.log2(np.maximum(np.diff(points), least)) - math.log2(max(points[last + 1] - points[first], least))
     signs, most = chosen.SIGN * np.maximum(doublings, 1), float(doubt(len(places)))
-    beside = np.clip(signs, min(chosen.CUT_OFF * look.total / look.sigma, chosen.SIGNIFICANT), most)
+    beside = np.clip(signs, min(chosen.UNNOTICED * look.total / look.sigma, chosen.SIGNIFICANT), most)
     far = np.maximum(first - places, places - last)
     need = np.where(far == 1, beside, np.clip(signs, most, chosen.BEYOND_DOUBT))
     return np.asarray((far > 0) & (look.counts > need * look.sigma))
@@ -405,7 +405,7 @@ def _empty_ends(look: Look, *, back: bool) -> tuple[int, int]:
     slope = max(running[-1], 0.0) / len(look.counts)
     climbs = int(np.argmin((running - slope / 2 * places)[: high[0] + 1]))
     noise = look.running_noise(back=back)
-    few = chosen.CUT_OFF * look.total
+    few = chosen.UNNOTICED * look.total
     seen, sure = (int(np.max(places[running + x * noise <= few], initial=0)) for x in (0.0, chosen.SURE))
     return min(climbs, seen), min(climbs, sure)
 

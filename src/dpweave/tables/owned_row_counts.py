@@ -76,9 +76,10 @@ def combined(direct: Rows, owners: Rows, marginal: NoisyMarginal, edges: tuple[i
 
     .. math:: \frac{n^2 (b - m) / 2}{2 \pi \sigma_T \sqrt{s^2 + v}} \exp\Bigl(-\frac{\chi^2_0 - \chi^2_1}{2}\Bigr)
 
-    of the residuals of either, times :math:`e^{z^2/2}` for a ``chosen.BAND`` of z: an empty tail is given up where
-    counts contradict it as clearly as that. Taking unclear buckets for empty without that loses most of a table
-    whose rows are in its tail. The mean of both stays within ``chosen.BAND`` standard deviations of the direct count.
+    of the residuals of either, times :math:`e^{z^2/2}` for a z of ``chosen.SIGNIFICANT``: an empty tail is given up
+    where counts contradict it as clearly as that. Taking unclear buckets for empty without that loses most of a table
+    whose rows are in its tail. The mean of both stays within ``chosen.SIGNIFICANT`` standard deviations of the direct
+    count.
     """
     end = _end(marginal)
     below = _below(marginal, edges, end=end, bound=bound)
@@ -94,17 +95,17 @@ def combined(direct: Rows, owners: Rows, marginal: NoisyMarginal, edges: tuple[i
     wide = most**2 * (bound - least) / (4 * math.pi * unseen.sigma * spread)
     narrow = most * float(np.linalg.norm(rays[1])) / math.sqrt(2 * math.pi)
     gain = float(point @ point - (point - nearest) @ (point - nearest)) / 2
-    empty = 1 / (1 + math.exp(min(gain - chosen.BAND**2 / 2 - math.log(max(wide, narrow, 1.0)), 700.0)))
+    empty = 1 / (1 + math.exp(min(gain - chosen.SIGNIFICANT**2 / 2 - math.log(max(wide, narrow, 1.0)), 700.0)))
     share = direct.sigma**2 / spread**2
     without, within = (direct.rows - (left - t) * share for t in (0.0, float(nearest[1]) * spread))
     rows = empty * without + (1 - empty) * within
     # Nothing but the direct count tells how many rows a tail has; and one that is taken
     # for empty may hold what would fit best.
-    told, room = direct.sigma * below.sigma / spread, chosen.BAND * direct.sigma
+    told, room = direct.sigma * below.sigma / spread, chosen.SIGNIFICANT * direct.sigma
     error = math.hypot(math.sqrt(empty) * told, math.sqrt(1 - empty) * direct.sigma, within - without)
     rows = min(max(rows, direct.rows - room), direct.rows + room)
     loose = (
-        empty * chosen.BAND * math.hypot(told, rows * owners.sigma / most)
+        empty * chosen.SIGNIFICANT * math.hypot(told, rows * owners.sigma / most)
     )  # rows of each owner, by both their numbers
     return Rows(rows, min(error, direct.sigma), loose)
 
@@ -131,7 +132,7 @@ def within_owners(child: Rows, owners: Rows, *, bound: int) -> tuple[Rows, Rows]
     (Rows(rows=50.0, sigma=10.0, loose=0.0), Rows(rows=30.0, sigma=5.0, loose=0.0))
     """
     excess, variance = child.rows - bound * owners.rows, child.sigma**2 + (bound * owners.sigma) ** 2
-    if excess <= 0 or child.rows <= chosen.BAND * child.sigma or variance == 0:
+    if excess <= 0 or child.rows <= chosen.SIGNIFICANT * child.sigma or variance == 0:
         return child, owners
     return (
         replace(child, rows=child.rows - excess * child.sigma**2 / variance),
@@ -150,7 +151,7 @@ def modest(child: Rows, owners: Rows, *, bound: int) -> Rows:
     10000.0
     """
     most = owners.used * math.sqrt(bound)
-    return replace(child, rows=most) if most < child.rows <= chosen.BAND * child.sigma else child
+    return replace(child, rows=most) if most < child.rows <= chosen.SIGNIFICANT * child.sigma else child
 
 
 def finer(look: NoisyMarginal, edges: tuple[int, ...]) -> tuple[int, ...]:
@@ -159,7 +160,7 @@ def finer(look: NoisyMarginal, edges: tuple[int, ...]) -> tuple[int, ...]:
     >>> finer(NoisyMarginal(("n",), np.array([50, 900, 40]), 8.0), (4, 5, 10, 14))
     (4, 5, 6, 7, 8, 9, 10, 12, 14)
     """
-    least = chosen.BEYOND_DOUBT * look.sigma * math.sqrt(chosen.FIRST_LOOK / (1 - chosen.FIRST_LOOK))
+    least = chosen.BEYOND_DOUBT * look.sigma * math.sqrt(chosen.FIRST_COUNT / (1 - chosen.FIRST_COUNT))
     out: list[int] = []
     for (low, high), count in zip(pairwise(edges), look.counts.tolist(), strict=True):
         cells = max(min(high - low, int(count / least)), 1)
@@ -238,7 +239,7 @@ def degree_groups(
         return 0, min(bound, edges[-1] - 1) + 1
     fine, counts = _shown(marginal, edges)
     below = _below(marginal, edges, end=bisect_left(edges, fine[-1]), bound=bound)
-    if bound + 1 > fine[-1] and (below is None or rows > below.rows + chosen.BAND * below.sigma):
+    if bound + 1 > fine[-1] and (below is None or rows > below.rows + chosen.SIGNIFICANT * below.sigma):
         fine, counts = _up_to(marginal, edges, min(bound + 1, edges[-1]))
     if len(counts) <= chosen.GROUPS + 2:
         return fine

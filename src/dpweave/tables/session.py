@@ -163,7 +163,7 @@ class Session:
         for v in sorted(self._fresh - kept, key=lambda v: before.merges[v].code.size):
             merges = list(self.reduction.merges)
             counts, noise = one_way(v, self._full.values())
-            merges[v] = Merge.rare(counts, threshold=chosen.RARE * noise)
+            merges[v] = Merge.rare(counts, threshold=chosen.SIGNIFICANT * noise)
             after = self.reduction.merged(tuple(merges))
             if after.sizes[v] <= self.reduction.sizes[v] or model_cells(after.sizes, self._cliques()) <= self.limit:
                 self.reduction = after

@@ -148,7 +148,7 @@ class Woven:
         purse = Purse(rho)
         size = rows
         if size is None and columns:
-            (total,) = window.measure([()], rho=purse.take(chosen.MODEL_COUNT * rho))
+            (total,) = window.measure([()], rho=purse.take(chosen.COUNTING * rho))
             size = max(float(total.counts), 0.0)
         if size is None or not columns:
             (total,) = window.measure([()], rho=purse.rest())
