@@ -1,4 +1,4 @@
-"""What ``explain`` foretells against what a fit and one copy take: CPU time and memory.
+"""What ``explain`` predicts against what a fit and one copy take: CPU time and memory.
 
     python benchmarks/explain.py [--cases 17] [--resume explain.json] [--constants]
 
@@ -46,14 +46,14 @@ def database(case: dict[str, object]) -> dict[str, object]:
     rows, columns, values = int(case["rows"]), int(case["columns"]), int(case["values"])
     half = columns // 2
 
-    def lean(hidden: np.ndarray, count: int) -> dict[str, np.ndarray]:
+    def draw(hidden: np.ndarray, count: int) -> dict[str, np.ndarray]:
         own = rng.integers(0, values, (count, len(hidden)))
         return {f"c{i}": np.where(rng.random(len(hidden)) < 0.3, hidden, own[i]) for i in range(count)}
 
     hidden = rng.integers(0, values, rows)
     parent = rng.integers(0, rows, CHILDREN * rows)
-    parents = {"id": np.arange(rows), **lean(hidden, columns - half)}
-    children = {"id": np.arange(len(parent)), "parent": parent, **lean(hidden[parent], half)}
+    parents = {"id": np.arange(rows), **draw(hidden, columns - half)}
+    children = {"id": np.arange(len(parent)), "parent": parent, **draw(hidden[parent], half)}
     return {"parents": pa.table(parents), "children": pa.table(children)}
 
 
@@ -119,13 +119,13 @@ def run(case: dict[str, object]) -> dict[str, object]:
 
 
 class Point(NamedTuple):
-    """One measured fit and copy: its name, what it was made of, what it took and what was foretold."""
+    """One measured fit and copy: its name, what it was made of, what it took and what was predicted."""
 
     name: str
     work: tuple[float, ...]
     seconds: float
     peak: float | None
-    told: Any
+    predicted: Any
 
 
 def points(done: list[dict[str, Any]]) -> list[Point]:
@@ -152,10 +152,10 @@ def _point(name: str, chosen: Any, epsilon: float, seconds: float, peak: float |
     from dpweave.budget.allocation import allocate
     from dpweave.explain.forecast import predictions, work
 
-    told = chosen.explain(epsilon=epsilon, delta=1e-6)
+    predicted = chosen.explain(epsilon=epsilon, delta=1e-6)
     found = predictions(chosen, allocate(chosen, epsilon=epsilon, delta=1e-6))
-    done = work(chosen, {t.table: t.mechanism for t in told.tables}, found)
-    return Point(name, astuple(done), seconds, peak, told.forecast)
+    done = work(chosen, {t.table: t.mechanism for t in predicted.tables}, found)
+    return Point(name, astuple(done), seconds, peak, predicted.forecast)
 
 
 def constants(found: list[Point]) -> None:
@@ -184,20 +184,21 @@ def constants(found: list[Point]) -> None:
 
 
 def compare(found: list[Point]) -> None:
-    """Print what was foretold next to what was measured."""
-    print("| | seconds foretold | measured | factor | MB foretold | measured |")
+    """Print what was predicted next to what was measured."""
+    print("| | seconds predicted | measured | factor | MB predicted | measured |")
     print("|---|---|---|---|---|---|")
     for p in found:
-        factor = max(p.told.seconds / p.seconds, p.seconds / p.told.seconds)
+        factor = max(p.predicted.seconds / p.seconds, p.seconds / p.predicted.seconds)
         peak = "" if p.peak is None else f"{p.peak / 1e6:.0f}"
         print(
-            f"| {p.name} | {p.told.seconds:.1f} | {p.seconds:.1f} | {factor:.1f} | {p.told.memory / 1e6:.0f} | {peak} |"
+            f"| {p.name} | {p.predicted.seconds:.1f} | {p.seconds:.1f} | {factor:.1f} |"
+            f" {p.predicted.memory / 1e6:.0f} | {peak} |"
         )
-    factors = [max(p.told.seconds / p.seconds, p.seconds / p.told.seconds) for p in found]
+    factors = [max(p.predicted.seconds / p.seconds, p.seconds / p.predicted.seconds) for p in found]
     few = sum(f <= FACTOR for f in factors)
     print(f"time is right within a factor of {FACTOR} in {few} of {len(found)}, and within {max(factors):.1f} in all")
-    memory = max(max(p.told.memory / p.peak, p.peak / p.told.memory) for p in found if p.peak is not None)
-    print(f"largest factor between memory foretold and measured: {memory:.1f}")
+    memory = max(max(p.predicted.memory / p.peak, p.peak / p.predicted.memory) for p in found if p.peak is not None)
+    print(f"largest factor between memory predicted and measured: {memory:.1f}")
 
 
 def main() -> None:

@@ -127,7 +127,7 @@ def judge(
     whole = resolved(plan, made.tables)
     real, found = encode(whole, made.tables), encode(whole, copy)
     tables = {}
-    foretold = {s.table: s.sigma for s in explanation.budget if s.group == "sizes" and not s.item}
+    predicted = {s.table: s.sigma for s in explanation.budget if s.group == "sizes" and not s.item}
     for name in plan.promise.private:
         columns = [c.name for c in whole.table[name].columns if (name, c.name) in real.codes]
         there = real.rows[name] and found.rows[name]
@@ -136,14 +136,14 @@ def judge(
             "real": made.tables[name].num_rows,
             "copy": copy[name].num_rows,
             "within": int(_within_bounds(made, plan, name).sum()),
-            "sigma": foretold.get(name),
+            "sigma": predicted.get(name),
             "tv": float(np.mean(list(far.values()))) if far else None,
             "columns": {c: round(v, 3) for c, v in far.items()},
         }
     return {
         "sizes": tables,
         "ranges": _ranges(made, plan, model),
-        "foretold": {j.name: (j.word, round(j.error, 3)) for j in explanation.verdict.judged},
+        "predicted": {j.name: (j.word, round(j.error, 3)) for j in explanation.verdict.judged},
         "found": {j.name: (j.word, round(j.error, 3)) for j in verdict(model).judged},
         "relations": {
             e.where: {k: round(v, 2) for k, v in e.mean.items()} for e in evaluation.errors if "→" in e.where
@@ -238,7 +238,7 @@ def write(path: Path) -> None:
         "| verdict | epsilon | tables | of these right | relations | of these right |",
         "|---|---|---|---|---|---|",
     ]
-    for when in ("foretold", "found"):
+    for when in ("predicted", "found"):
         for epsilon in sorted({float(r["case"].split("/")[1]) for r in good}):
             some = [r for r in good if float(r["case"].split("/")[1]) == epsilon]
             for word in ("useful", "coarse", "noise only"):

@@ -164,7 +164,7 @@ def test_explain_and_certificate_say_what_a_sharing_unit_stands_for(plan, shop):
     assert "lead to employees by employee are not part of that row" in statement(linked.promise)
 
 
-def test_noise_of_learned_ranges_is_foretold_with_the_shared_bound(plan, shop):
+def test_noise_of_learned_ranges_is_predicted_with_the_shared_bound(plan, shop):
     """Rows that two units share are no unit sums, so that the bound counts in full."""
     (size,) = [x for x in plan.explain(epsilon=1.0, delta=1e-6).learned if x.column == "orders.size"]
     certificate = dw.fit(shop, plan, epsilon=1.0, delta=1e-6, insecure_seed=1).certificate

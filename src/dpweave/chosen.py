@@ -83,12 +83,12 @@ MEMBER_DOUBT = 3.0
 """Spread of the log variance of a component within its order. A few are strong and most are next to nothing."""
 
 LINES_DOUBT = 1.5
-"""Spread of the log variance of straight components around that of their order, and of one around the others."""
+"""Spread of the log variance of linear effects around that of their order, and of one around the others."""
 
 LINKS_DOUBT = 0.1
 """Relative error of numbers that are taken as known before they are seen: links of a view, what clipping leaves."""
 
-REACH_DOUBT = 0.2
+PRESENCE_DOUBT = 0.2
 """Error of the share of links that lead on to further rows, before counts show it."""
 
 ROWS_DOUBT = 0.03
@@ -201,7 +201,7 @@ CLIFF = 10.0
 """A rise of the density between buckets of degrees, as a factor, that is taken for the start of a distribution."""
 
 UNEVEN = 3.0
-"""How many times the noise of even values a sum along a straight component may have."""
+"""How many times the noise of even values a sum along a linear effect may have."""
 
 CLEAR = 0.6
 """An ordered column says what comes first if this many more links run one way along it than the other."""

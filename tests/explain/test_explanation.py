@@ -168,11 +168,11 @@ def test_no_column_is_listed_twice():
     assert people.nulls == ("note",)
 
 
-def test_links_are_foretold_from_public_facts(shop):
-    def foretold(plan, epsilon):
+def test_links_are_predicted_from_public_facts(shop):
+    def predicted(plan, epsilon):
         return {(f.table, f.key): f for f in plan.explain(epsilon=epsilon, delta=1e-6).forecast.links}
 
-    weak, strong = foretold(shop, 0.1), foretold(shop, 10.0)
+    weak, strong = predicted(shop, 0.1), predicted(shop, 10.0)
     assert set(weak) == set(strong) == {(r.table, r.key) for r in shop.compile().relations if r.is_learned}
     for relation, found in strong.items():
         assert 0 < found.learned < weak[relation].learned <= weak[relation].at_random <= 200
@@ -180,7 +180,7 @@ def test_links_are_foretold_from_public_facts(shop):
         assert found.best_max_degree is None
     assert "best k" in str(shop.explain(epsilon=10.0, delta=1e-6))
     more = replace(shop, tables=tuple(replace(t, rows=10**6) for t in shop.tables))
-    assert all(f.learned < strong[r].learned for r, f in foretold(more, 10.0).items())
+    assert all(f.learned < strong[r].learned for r, f in predicted(more, 10.0).items())
 
 
 def test_a_bound_is_recommended_where_sizes_are_declared(shop):

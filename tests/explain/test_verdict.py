@@ -36,7 +36,7 @@ def plan(clinic: dict[str, pd.DataFrame]) -> Plan:
 
 
 @pytest.mark.parametrize(("epsilon", "word"), [(20.0, "useful"), (0.003, "noise only")])
-def test_what_is_foretold_and_found_is_true(
+def test_what_is_predicted_and_found_is_true(
     clinic: dict[str, pd.DataFrame], plan: Plan, epsilon: float, word: str
 ) -> None:
     before = plan.explain(epsilon=epsilon, delta=1e-6).verdict
@@ -81,7 +81,7 @@ def test_links_at_random_are_not_called_useful(clinic: dict[str, pd.DataFrame], 
         assert words["visits.people_id → people"] == "noise only"
 
 
-def test_a_fit_that_nothing_can_be_foretold_of_has_a_verdict(clinic: dict[str, pd.DataFrame], plan: Plan) -> None:
+def test_a_fit_that_nothing_can_be_predicted_of_has_a_verdict(clinic: dict[str, pd.DataFrame], plan: Plan) -> None:
     """What was spent is too little to allocate anew: the fit is paid for and must not end in an error."""
     model = dw.fit(clinic, plan, epsilon=1.0, delta=1e-6, insecure_seed=1)
     unspent = replace(model, certificate=replace(model.certificate, epsilon=0.0))

@@ -14,7 +14,7 @@ from dpweave.measure.cross_workloads import Workload
 from dpweave.privacy.window import NoisyMarginal
 
 COMMON, RARE = 3000, 3000
-LEAN = np.log(9.0)
+EFFECT = np.log(9.0)
 
 
 def _scene() -> tuple[LinkProblem, LinkFit]:
@@ -27,7 +27,7 @@ def _scene() -> tuple[LinkProblem, LinkFit]:
     links = COMMON + RARE
     problem = LinkProblem(left, right, shape=shape, links=links, links_measured=float(links), kind="one-to-many")
     theta = np.zeros((RARE + 1, 2))
-    theta[0, 0] = theta[1:, 1] = LEAN
+    theta[0, 0] = theta[1:, 1] = EFFECT
     return problem, LinkFit(shape, {Workload(("a",), ("kind",)): theta}, 0, converged=True)
 
 
@@ -51,7 +51,7 @@ def test_shares_where_no_degrees_are_known_are_on_one_scale(monkeypatch):
     monkeypatch.setattr(draw_links, "WHOLE_CELLS", 1000)
     problem, fit = _scene()
     theta = {
-        Workload(("a",), ("kind",)): np.repeat(np.where(np.arange(RARE + 1) < RARE / 2, LEAN, 0.0), 2).reshape(-1, 2)
+        Workload(("a",), ("kind",)): np.repeat(np.where(np.arange(RARE + 1) < RARE / 2, EFFECT, 0.0), 2).reshape(-1, 2)
     }
     left, right = draw_links._drawing_types(fit, problem)
     rows, _ = draw_links._type_shares(

@@ -30,10 +30,10 @@ def relation(rng, *, rows=10_000, others=2_000, links=20_000, effect=0.0, kind="
     else:
         i = rng.permutation(np.repeat(np.arange(rows), bound))[:links]
     j = rng.integers(0, others, links)
-    lean = np.flatnonzero(rng.random(links) < effect)
+    led = np.flatnonzero(rng.random(links) < effect)
     groups = [np.flatnonzero(right["c"] == value) for value in range(4)]
     for value, group in enumerate(groups):
-        at = lean[left["a"][i[lean]] == value]
+        at = led[left["a"][i[led]] == value]
         j[at] = rng.choice(group, len(at))
     pairs = np.unique(np.stack([i, j], axis=1), axis=0) if kind == "many-to-many" else np.stack([i, j], axis=1)
     return left, right, shape, pairs
@@ -191,13 +191,13 @@ def test_a_wrong_margin_goes_into_slack_and_not_into_the_lean():
     moved = [fit.slack[single] - fit.slack[single][[0, 2, 3]].mean() for fit in fits]
     assert np.abs(moved[0]).max() < 0.05
     assert moved[1][1] == pytest.approx(-math.log(2), abs=0.05)
-    leans = []
+    tables = []
     for fit in fits:
         (cross,) = [t for t in fit.theta if t.columns == ("a", "c")]
-        leans.append(fit.theta[cross] - fit.theta[cross].mean(axis=1, keepdims=True))
+        tables.append(fit.theta[cross] - fit.theta[cross].mean(axis=1, keepdims=True))
     agree = np.eye(4, dtype=bool)
-    for lean in leans:
-        assert lean[agree].mean() - lean[~agree].mean() == pytest.approx(math.log(1 + 0.2 / 0.8 * 4), abs=0.12)
+    for led in tables:
+        assert led[agree].mean() - led[~agree].mean() == pytest.approx(math.log(1 + 0.2 / 0.8 * 4), abs=0.12)
     assert not any(t.right == () for t in fits[1].theta)
 
 

@@ -1,4 +1,4 @@
-"""Straight leans along columns in order: told apart from the rest with the noise they
+"""Linear effects along columns in order: told apart from the rest with the noise they
 have, and found where tables drown.
 """
 
@@ -33,13 +33,11 @@ def _residual(raw: np.ndarray) -> Residual:
 
 
 @pytest.mark.parametrize("axes", [(0,), (2,), (0, 2)])
-@pytest.mark.parametrize("straight", [True, False])
-def test_noise_of_straight_coefficients_and_of_the_rest_is_what_it_is_said_to_be(axes, straight):
+@pytest.mark.parametrize("linear", [True, False])
+def test_noise_of_linear_coefficients_and_of_the_rest_is_what_it_is_said_to_be(axes, linear):
     rng = np.random.default_rng(0)
     lines = {a: line(MARGINS[a], ORDERED[a]) for a in axes}
-    drawn = [
-        coefficients(_residual(rng.normal(size=(6, 2, 4))), MARGINS, lines, straight=straight) for _ in range(4000)
-    ]
+    drawn = [coefficients(_residual(rng.normal(size=(6, 2, 4))), MARGINS, lines, linear=linear) for _ in range(4000)]
     found, said = np.stack([d.table for d in drawn]).var(axis=0), drawn[0].noise
     assert found.shape == np.broadcast(found, said).shape
     # A variance of 4,000 draws is off by 2 %; six of these are room enough for every cell.
@@ -47,29 +45,29 @@ def test_noise_of_straight_coefficients_and_of_the_rest_is_what_it_is_said_to_be
     assert not np.abs(found / (1.5 * said) - 1).max() < 0.14
 
 
-def test_both_parts_of_a_table_add_up_and_a_straight_table_has_no_rest():
+def test_both_parts_of_a_table_add_up_and_a_linear_table_has_no_rest():
     x = line(MARGINS[0], 5) / np.sqrt(MARGINS[0])
     assert MARGINS[0] @ x == pytest.approx(0)
     assert MARGINS[0] @ x**2 == pytest.approx(1)
-    lean = np.einsum("a,b,c->abc", MARGINS[0] * x, [1.0, -1.0], [1.0, -2.0, 0.0, 1.0])
-    beyond = Residual(Workload(("a", "b"), ("c",)), lean, np.ones(lean.shape), 1.0)
+    effect = np.einsum("a,b,c->abc", MARGINS[0] * x, [1.0, -1.0], [1.0, -2.0, 0.0, 1.0])
+    beyond = Residual(Workload(("a", "b"), ("c",)), effect, np.ones(effect.shape), 1.0)
     lines = {0: line(MARGINS[0], 5)}
-    assert np.allclose(coefficients(beyond, MARGINS, lines, straight=False).table, 0)
-    assert np.allclose(coefficients(beyond, MARGINS, lines, straight=True).table[0], lean[4] / (MARGINS[0] * x)[4])
+    assert np.allclose(coefficients(beyond, MARGINS, lines, linear=False).table, 0)
+    assert np.allclose(coefficients(beyond, MARGINS, lines, linear=True).table[0], effect[4] / (MARGINS[0] * x)[4])
 
 
 RATINGS, FILMS = 40_000, 400
 SHAPE = {"rating": 5, "job": 6} | {f"genre{i}": 2 for i in range(6)}
 
 
-def _world(rng: np.random.Generator, lean: float) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray]:
+def _world(rng: np.random.Generator, effect: float) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray]:
     """Ratings of films; half of the genres are rated steadily higher, by one step for
     each unit of ``lean`` in logarithms.
     """
     left = {"rating": rng.choice(5, RATINGS, p=[0.05, 0.1, 0.25, 0.35, 0.25]), "job": rng.integers(0, 6, RATINGS)}
     right = {f"genre{i}": (rng.random(FILMS) < 0.2).astype(np.int64) for i in range(6)}
     better = right["genre0"] + right["genre1"] - right["genre2"]
-    weight = np.exp(lean * np.multiply.outer(np.arange(5) - 2.5, better))
+    weight = np.exp(effect * np.multiply.outer(np.arange(5) - 2.5, better))
     films = np.empty(RATINGS, dtype=np.int64)
     for r in range(5):
         at = np.flatnonzero(left["rating"] == r)
@@ -81,10 +79,10 @@ def _means(rating: np.ndarray, genres: dict[str, np.ndarray]) -> np.ndarray:
     return np.array([rating[g == 1].mean() for g in genres.values()])
 
 
-def _off(seed: int, *, ordered: bool, lean: float = 0.1) -> float:
+def _off(seed: int, *, ordered: bool, effect: float = 0.1) -> float:
     """How far mean ratings by genre are off in a fit to noisy counts."""
     rng = np.random.default_rng(seed)
-    left, right, films = _world(rng, lean)
+    left, right, films = _world(rng, effect)
     codes = left | {c: v[films] for c, v in right.items()}
     window = ArrayWindow(codes, SHAPE, l1=20.0, l2=20.0, seed=seed)
     cliques = [(a, g) for a in left for g in right]
@@ -109,11 +107,13 @@ def test_a_steady_lean_that_drowns_in_a_table_is_found_along_a_column_in_order()
 
 
 def test_without_leans_columns_in_order_take_no_noise_for_one():
-    told, untold = (np.mean([_off(seed, ordered=ordered, lean=0.0) for seed in range(8)]) for ordered in (True, False))
+    told, untold = (
+        np.mean([_off(seed, ordered=ordered, effect=0.0) for seed in range(8)]) for ordered in (True, False)
+    )
     assert told < untold + 0.001, (told, untold)
 
 
-def test_what_one_side_shows_by_itself_and_short_columns_have_no_straight_leans():
+def test_what_one_side_shows_by_itself_and_short_columns_have_no_linear_effects():
     rng = np.random.default_rng(0)
     left, right, films = _world(rng, 0.0)
     codes = left | {c: v[films] for c, v in right.items()}
@@ -131,10 +131,10 @@ def test_what_one_side_shows_by_itself_and_short_columns_have_no_straight_leans(
     assert not stage.lines(Workload(("rating",), ()))
     assert not stage.lines(Workload(("job",), ("genre0",)))
     for component, variance in prior_variances(stage).items():
-        assert (variance.straight == variance.rest) == (not stage.lines(component))
+        assert (variance.linear == variance.rest) == (not stage.lines(component))
 
 
-def test_values_far_out_that_hardly_occur_keep_a_column_out_of_straight_leans():
+def test_values_far_out_that_hardly_occur_keep_a_column_out_of_linear_effects():
     """They would bring the noise of the far ends into everything else: of a sum by
     scores nearly all of it is theirs.
     """

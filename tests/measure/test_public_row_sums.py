@@ -41,8 +41,8 @@ def world() -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray]:
     right["kind"] = rng.choice(3, FILMS, p=[0.2, 0.5, 0.3])
     pairs = []
     for user in range(USERS):
-        lean = 1 + 0.5 * (left["age"][user] == 3) * (right["war"] - right["space"])
-        pairs.append(np.stack([np.full(EACH, user), rng.choice(FILMS, EACH, p=lean / lean.sum())], axis=1))
+        effect = 1 + 0.5 * (left["age"][user] == 3) * (right["war"] - right["space"])
+        pairs.append(np.stack([np.full(EACH, user), rng.choice(FILMS, EACH, p=effect / effect.sum())], axis=1))
     return left, right, np.concatenate(pairs)
 
 
@@ -194,15 +194,15 @@ def test_too_many_codes_are_left_out_by_sets_of_columns():
 
 
 def test_a_unit_sum_without_codes_counts_rows_alone(world):
-    """Where a column has more values than a unit sum can hold; explain foretells such relations too."""
+    """Where a column has more values than a unit sum can hold; explain predicts such relations too."""
     for make in (_unit_sums, _centred):
         unit_sum = make(world).question(("age",), [("nothing",)])
         assert unit_sum.codes == ((),)
         assert make(world).settled(replace(unit_sum, centres=(0.0,)), rho=1.0, links=1e4).codes == ((),)
-    foretold = predict_error(
+    predicted = predict_error(
         {"x": 3}, {"g": MOST_CODES + 500}, k=2, rho=0.1, l2=10.0, links=1e4, units=Units(10, frozenset({"x"}))
     )
-    assert foretold.learned <= foretold.at_random
+    assert predicted.learned <= predicted.at_random
 
 
 @pytest.mark.parametrize("asked", [False, True], ids=["alone", "asked for"])
@@ -307,7 +307,7 @@ def test_strong_leans_are_not_clipped_away(rho):
         window, problem, rho=rho, rng=np.random.default_rng(0), progress=quiet, degrees=degrees
     )
 
-    def lean(links: np.ndarray) -> float:
+    def effect(links: np.ndarray) -> float:
         return float((left["of"][links[:, 0]] == right["kind"][links[:, 1]]).mean()) - 1 / 8
 
     kept, cut = (
@@ -315,7 +315,7 @@ def test_strong_leans_are_not_clipped_away(rho):
     )
     if rho < 1:
         assert np.abs(kept).sum() < 0.8 * np.abs(cut).sum(), "units are scaled down"
-    assert lean(found.pairs) == pytest.approx(lean(pairs), rel=0.15)
+    assert effect(found.pairs) == pytest.approx(effect(pairs), rel=0.15)
 
 
 def test_without_noise_a_fit_gives_back_what_was_counted(world):
@@ -475,11 +475,11 @@ def test_clips_are_short_where_noise_is_large_and_right_all_the_same():
         g: (rng.random(FILMS) < p).astype(np.int64) for g, p in zip(GENRES, np.linspace(0.05, 0.4, 6), strict=True)
     }
     right["kind"] = rng.choice(3, FILMS, p=[0.2, 0.5, 0.3])
-    lean = 1 + 0.5 * np.outer(left["age"] == 3, right["war"] - right["space"])
-    lean *= np.exp(
+    effect = 1 + 0.5 * np.outer(left["age"] == 3, right["war"] - right["space"])
+    effect *= np.exp(
         0.7 * rng.normal(size=(users, len(GENRES))) @ np.stack([right[g] for g in GENRES])
     )  # tastes of their own
-    films = [rng.choice(FILMS, n, p=w / w.sum()) for n, w in zip(many, lean, strict=True)]
+    films = [rng.choice(FILMS, n, p=w / w.sum()) for n, w in zip(many, effect, strict=True)]
     world = (left, right, np.stack([np.repeat(np.arange(users), many), np.concatenate(films)], axis=1))
     links, window = float(many.sum()), _window(world, units=SHARED)
     scene = FitInputs.of(_problem(world), Degrees(left=many))

@@ -899,7 +899,7 @@ MUTATIONS = (
     ),
     _counts(
         "unit sums of rows that lead nowhere",
-        "there = self._present(view.base, *self._needs(view, unit_sum.reach))",
+        "there = self._present(view.base, *self._needs(view, unit_sum.all_columns))",
         "there = None",
         "rows without a link are summed as if they had one",
         SUMMED,
@@ -1439,10 +1439,10 @@ MUTATIONS = (
     ),
     _curator(
         "unit sums of what others move",
-        "if units is None or not all(units.hold(unit_sum.reach) for unit_sum in unit_sums):",
+        "if units is None or not all(units.hold(unit_sum.all_columns) for unit_sum in unit_sums):",
         "if units is None:",
         "units are clipped where those of another table move their rows",
-        f"{UNIT_SUMS}::test_what_a_unit_sum_reaches_is_asked_of_what_is_counted",
+        f"{UNIT_SUMS}::test_all_columns_of_a_unit_sum_are_asked_of_what_is_counted",
     ),
     _curator(
         "keys as values",

@@ -84,10 +84,10 @@ def _candidate() -> Candidate:
     return Candidate(("x",), np.zeros(2))
 
 
-BAGS = [UnitSum((), ((("x", 0),),), (1.0,), 1.0), UnitSum(("x",), ((),), (1.0,), 2.0)]
+UNIT_SUMS = [UnitSum((), ((("x", 0),),), (1.0,), 1.0), UnitSum(("x",), ((),), (1.0,), 2.0)]
 VERBS = {
     "measure": lambda c, rho: c.measure(ORDERS, [("x",), ()], what="m", rho=rho),
-    "measure_unit_sums": lambda c, rho: c.measure_unit_sums(ORDERS, BAGS, what="b", rho=rho),
+    "measure_unit_sums": lambda c, rho: c.measure_unit_sums(ORDERS, UNIT_SUMS, what="b", rho=rho),
     "select": lambda c, rho: c.select(ORDERS, [_candidate(), _candidate()], what="s", rho=rho, count=2),
     "discover": lambda c, rho: c.discover("orders", "x", what="d", rho=rho, delta=1e-6),
 }

@@ -249,7 +249,7 @@ VIEW = View(
     (("x", Attribute("x")), ("who", Attribute("x", ("user",))), ("what", Attribute("x", ("movie",)))),
     (("movie",),),
 )
-BAG = UnitSum(("x",), ((), (("what", 1),), (("what", 2),)), (2.0, 1.0, 0.5), 3.0)
+SUM = UnitSum(("x",), ((), (("what", 1),), (("what", 2),)), (2.0, 1.0, 0.5), 3.0)
 
 
 def _curator(world: World) -> Curator:
@@ -284,57 +284,57 @@ def test_the_owner_of_the_rows_pays_and_nobody_else():
     window = curator.window(VIEW, name="links", unit_sums=True)
     assert window.units == Units(4, frozenset({"who"}))
     assert curator.window(VIEW, name="links").units is None
-    first, second = window.measure_unit_sums([BAG, replace(BAG, columns=())], rho=0.4, weights=[1, 3])
+    first, second = window.measure_unit_sums([SUM, replace(SUM, columns=())], rho=0.4, weights=[1, 3])
     assert dict(curator.spent.rho) == {"users": 0.4}
     assert not curator.spent.delta
-    step, most = grid(BAG.clip)
+    step, most = grid(SUM.clip)
     assert first.sigma == pytest.approx(most / step / math.sqrt(2 * 0.1))
     assert second.sigma == pytest.approx(most / step / math.sqrt(2 * 0.3))
     assert first.counts.shape == (3, 3)
     assert second.counts.shape == (3,)
     assert curator.release.find_unit_sums("links") == (first, second)
-    assert first.noise == pytest.approx(first.sigma * np.array(BAG.scales))
+    assert first.noise == pytest.approx(first.sigma * np.array(SUM.scales))
 
 
 def test_nothing_is_charged_for_what_is_refused():
     curator = _curator(_rated())
     bad = [
-        *(replace(BAG, clip=clip) for clip in (0.0, -1.0, math.inf, math.nan, 1e-200, 1e200)),
-        replace(BAG, scales=(1.0,)),
-        *(replace(BAG, scales=(1.0, s, 1.0)) for s in (0.0, -1.0, math.nan, 1e-320, 10**300)),
-        replace(BAG, codes=(), scales=()),
-        replace(BAG, codes=((), (("what", 3),), (("what", 0),))),
-        replace(BAG, codes=((), (("what", -1),), (("what", 0),))),
-        replace(BAG, codes=tuple((("what", i),) for i in range(5000)), scales=(1.0,) * 5000),
-        replace(BAG, columns=("nobody",)),
+        *(replace(SUM, clip=clip) for clip in (0.0, -1.0, math.inf, math.nan, 1e-200, 1e200)),
+        replace(SUM, scales=(1.0,)),
+        *(replace(SUM, scales=(1.0, s, 1.0)) for s in (0.0, -1.0, math.nan, 1e-320, 10**300)),
+        replace(SUM, codes=(), scales=()),
+        replace(SUM, codes=((), (("what", 3),), (("what", 0),))),
+        replace(SUM, codes=((), (("what", -1),), (("what", 0),))),
+        replace(SUM, codes=tuple((("what", i),) for i in range(5000)), scales=(1.0,) * 5000),
+        replace(SUM, columns=("nobody",)),
         *(
-            replace(BAG, centres=centres)
+            replace(SUM, centres=centres)
             for centres in ((0.1,), (0.1, -0.1, 0.1), (0.1, 1.1, 0.1), (0.1, math.nan, 0.1))
         ),
-        replace(BAG, codes=((), (("nobody", 1),), (("what", 0),))),
-        replace(BAG, codes=((), (("what", 1), ("what", 2)), (("what", 0),))),
+        replace(SUM, codes=((), (("nobody", 1),), (("what", 0),))),
+        replace(SUM, codes=((), (("what", 1), ("what", 2)), (("what", 0),))),
     ]
     for unit_sum in bad:
         with pytest.raises(UsageError):
             curator.measure_unit_sums(VIEW, [unit_sum], what="links", rho=0.1)
     with pytest.raises((TypeError, ValueError)):
         curator.measure_unit_sums(
-            VIEW, [replace(BAG, codes=((), (("what", np.arange(3)),), (("what", 0),)))], what="links", rho=0.1
+            VIEW, [replace(SUM, codes=((), (("what", np.arange(3)),), (("what", 0),)))], what="links", rho=0.1
         )  # type: ignore[arg-type]
     for few in ({"rho": 1e-24}, {"rho": 0.1, "weights": [1, 1e-24]}):
         with pytest.raises(UsageError):
-            curator.measure_unit_sums(VIEW, [BAG] * len(few.get("weights", [1])), what="links", **few)
+            curator.measure_unit_sums(VIEW, [SUM] * len(few.get("weights", [1])), what="links", **few)
     with pytest.raises(UsageError):
         curator.measure(VIEW, [("x",)], what="links", rho=1e-35)
     with pytest.raises(UsageError, match="belong to units"):
-        curator.measure_unit_sums(View.of_table("users", ("x",)), [BAG], what="users", rho=0.1)
+        curator.measure_unit_sums(View.of_table("users", ("x",)), [SUM], what="users", rho=0.1)
     with pytest.raises(UsageError, match="belong to units"):
-        _curator(_rated(8, "record")).measure_unit_sums(VIEW, [BAG], what="links", rho=0.1)
+        _curator(_rated(8, "record")).measure_unit_sums(VIEW, [SUM], what="links", rho=0.1)
     assert not curator.spent.rho
     assert curator.measure_unit_sums(VIEW, [], what="links", rho=0.1) == ()
 
 
-def test_what_a_unit_sum_reaches_is_asked_of_what_is_counted():
+def test_all_columns_of_a_unit_sum_are_asked_of_what_is_counted():
     """Unit sums hold an order's own columns, not those of a protected shop that it
     links to; and no client's class can say that it looks at nothing.
     """

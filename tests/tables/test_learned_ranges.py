@@ -241,10 +241,10 @@ def test_counts_that_agree_with_an_earlier_look_are_least_squares():
     """Against the normal equations, with the standard deviations of running counts from their inverse."""
     rng = np.random.default_rng(0)
     inside, fine_sigma, wide_sigma = (3, 1, 5), 2.0, 3.0
-    home = np.repeat(np.arange(3), inside)
+    cell = np.repeat(np.arange(3), inside)
     wide = Look((0, 3, 4, 9), rng.normal(50, 9, 3), wide_sigma)
     fine = Look(tuple(range(10)), rng.normal(15, 5, 9), fine_sigma)
-    sums = (home == np.arange(3)[:, None]).astype(float)
+    sums = (cell == np.arange(3)[:, None]).astype(float)
     precision = np.eye(9) / fine_sigma**2 + sums.T @ sums / wide_sigma**2
     covariance = np.linalg.inv(precision)
     expected = covariance @ (fine.counts / fine_sigma**2 + sums.T @ wide.counts / wide_sigma**2)

@@ -417,8 +417,8 @@ def test_external_spends_its_share_on_derived_columns_alone() -> None:
     real = {"a": rng.integers(0, 3, 4000), "#b.a": np.zeros(4000, dtype=int), "?k": rng.integers(0, 2, 4000)}
     real["#b.a"] = np.where(rng.random(4000) < 0.8, real["a"], rng.integers(0, 3, 4000))
     window = ArrayWindow(real, {"a": 3, "#b.a": 3, "?k": 2}, seed=1)
-    brought = rng.permutation(np.repeat([0, 1, 2], [100, 500, 900]))
-    fitted = External(codes={"a": brought}).fit(
+    own = rng.permutation(np.repeat([0, 1, 2], [100, 500, 900]))
+    fitted = External(codes={"a": own}).fit(
         window, rho=0.5, rows=4000.0, structure=Structure(), progress=lambda message, done: None
     )
     assert sum((Fraction(call.rho) for call in window.asked), Fraction()) == Fraction(0.5)

@@ -140,7 +140,7 @@ def test_counts_of_the_links_that_lead_further_stand_for_all(total: int, sigma: 
         links=100,
         links_measured=100.0,
         kind="one-to-many",
-        reach={"father.age": ("father", 0.5)},
+        presence={"father.age": ("father", 0.5)},
     )
     scene = FitInputs.of(problem, UNKNOWN)
     measured = NoisyMarginal(("father.age", "kind"), np.full((2, 2), total // 4), sigma)

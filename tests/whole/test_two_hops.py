@@ -92,7 +92,9 @@ def test_effects_two_keys_away_survive():
     assert "shop.town.coast" in views["visits", "shop"]
     assert "visit.person.sex" in views["marks", "visit"]
     model = dw.fit(town_of_people(), plan, epsilon=8.0, delta=1e-6, insecure_seed=0)
-    measured = [set(b.noisy.unit_sum.reach) for b in model.release.summed_by_unit if b.what == "links:marks.visit"]
+    measured = [
+        set(b.noisy.unit_sum.all_columns) for b in model.release.summed_by_unit if b.what == "links:marks.visit"
+    ]
     assert {"mark", "visit.person.sex"} in measured
     db = model.sample(seed=1).to_pandas()
     visits = (

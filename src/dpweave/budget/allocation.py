@@ -73,7 +73,7 @@ def allocate(plan: Plan, *, epsilon: float, delta: float) -> Allocation:
     compiled = plan.compile()
     _require_served(compiled)
     todo = tasks(compiled)
-    reach = {task: touched(compiled, task) for task in todo}
+    tables_of = {task: touched(compiled, task) for task in todo}
     categories = [t for t in todo if is_category(compiled, t)]
     elsewhere = sum(declared_costs(plan).values(), Cost.zero())
     used = max(elsewhere.delta.values(), default=0.0)
@@ -86,17 +86,17 @@ def allocate(plan: Plan, *, epsilon: float, delta: float) -> Allocation:
     rho = rho_of_epsilon(epsilon, delta=subtract(delta, spent_delta))
     left = {t: Fraction(rho) - elsewhere.exact[0].get(t, 0) for t in plan.promise.protected}
     _require_left(left, elsewhere, epsilon=epsilon, delta=subtract(delta, spent_delta))
-    weights = _weights(compiled, plan.shares, todo, reach, rho)
-    given = _filled(weights, reach, left)
+    weights = _weights(compiled, plan.shares, todo, tables_of, rho)
+    given = _filled(weights, tables_of, left)
     if any(not share > 0 for share in given.values()):
         raise UsageError(f"epsilon {epsilon:g} is too small to be shared over {len(todo)} tasks")
-    most = max((sum(t in reach[i] for i in categories) for t in plan.promise.protected), default=0)
+    most = max((sum(t in tables_of[i] for i in categories) for t in plan.promise.protected), default=0)
     each = round_down(Fraction(for_categories) / most) if most else 0.0
     return Allocation(rho, delta, spent_delta, given, each)
 
 
 def _filled(
-    weights: Mapping[Task, Fraction], reach: Mapping[Task, tuple[str, ...]], left: Mapping[str, Fraction]
+    weights: Mapping[Task, Fraction], tables_of: Mapping[Task, tuple[str, ...]], left: Mapping[str, Fraction]
 ) -> dict[Task, float]:
     """Give every task as much per weight as the scarcest table it touches allows: the
     scarcest first, then what others have left.
@@ -106,13 +106,13 @@ def _filled(
     rest, open_ = dict(left), set(weights)
     given: dict[Task, float] = {}
     while open_:
-        load = {t: sum((weights[i] for i in open_ if t in reach[i]), Fraction()) for t in rest}
+        load = {t: sum((weights[i] for i in open_ if t in tables_of[i]), Fraction()) for t in rest}
         scarcest = min((t for t in rest if load[t]), key=lambda t: rest[t] / load[t])
         ratio = rest[scarcest] / load[scarcest]
-        for task in [i for i in open_ if scarcest in reach[i]]:
+        for task in [i for i in open_ if scarcest in tables_of[i]]:
             given[task] = round_down(weights[task] * ratio)
             open_.remove(task)
-            for t in reach[task]:
+            for t in tables_of[task]:
                 rest[t] -= Fraction(given[task])
     return {task: given[task] for task in weights}
 
@@ -142,15 +142,15 @@ def _require_left(left: Mapping[str, Fraction], elsewhere: Cost, *, epsilon: flo
 
 
 def _weights(
-    plan: CompiledPlan, declared: Shares, todo: tuple[Task, ...], reach: Mapping[Task, tuple[str, ...]], rho: float
+    plan: CompiledPlan, declared: Shares, todo: tuple[Task, ...], tables_of: Mapping[Task, tuple[str, ...]], rho: float
 ) -> dict[Task, Fraction]:
     """Return each task's part of its group's share, the smallest one over the protected tables it touches."""
     share = {group: float(getattr(declared, group)) for group in dict.fromkeys(i.group for i in todo)}
     parts: dict[Task, list[Fraction]] = {i: [] for i in todo}
     for t in plan.promise.protected:
-        present = dict.fromkeys(i.group for i in todo if t in reach[i])
+        present = dict.fromkeys(i.group for i in todo if t in tables_of[i])
         for group in present:
-            members = [i for i in todo if i.group == group and t in reach[i]]
+            members = [i for i in todo if i.group == group and t in tables_of[i]]
             budget = rho * share[group] / sum(share[g] for g in present)
             for i, part in zip(members, _parts(plan, group, members, budget), strict=True):
                 parts[i].append(Fraction(share[group]) * Fraction(part))

@@ -3,7 +3,7 @@ r"""What a share of the budget is worth to a table or a relation, by public fact
 A task counts P marginals of about s cells each over n rows, and one unit moves each of them by Δ. If it gets ρ and
 splits it evenly, then :math:`\sigma^2 = P \Delta^2 / (2\rho)`, and noise alone puts the shares of a marginal about
 :math:`c/\sqrt\rho` off in L1, with :math:`c = \Delta s \sqrt{P/2} / n`. Before anything is counted they are off by a:
-links lean away from chance by a coefficient of variance :math:`\tau^2` per cell (:mod:`dpweave.measure.design`), so
+links depart from chance by a coefficient of variance :math:`\tau^2` per cell (:mod:`dpweave.measure.design`), so
 :math:`a = \tau\sqrt{s}`, and never by more than 2. Shrinking by evidence joins the two:
 
 .. math:: e(\rho) = \frac{a}{\sqrt{1 + \rho/\rho_0}}, \qquad \rho_0 = (c/a)^2.
@@ -74,26 +74,26 @@ class Priority:
         return own if self.beside is None else max(own, self.beside.steepest)
 
 
-def shares(worths: Sequence[Priority], *, rho: float) -> list[float]:
+def shares(priorities: Sequence[Priority], *, rho: float) -> list[float]:
     """Split ``rho`` so that the errors add up to the least; returns parts of one, none
-    below three tenths of an even part.
+    below a quarter of an even part.
 
     >>> few, many = (
     ...     Priority.of(weight=1, marginals=4, cells=20, moved=d, rows=10_000, variance=1.0) for d in (1, 8)
     ... )
     >>> [round(s, 2) for s in shares([few, many], rho=1.0)]  # as 1 to 8^(2/3) = 4, but for the least part
-    [0.29, 0.71]
+    [0.28, 0.72]
     """
-    steepest = max(w.steepest for w in worths)
+    steepest = max(w.steepest for w in priorities)
     low, high = math.log(steepest) - 1.0, math.log(steepest)
-    while sum(w.bought(math.exp(low)) for w in worths) < rho:
+    while sum(w.bought(math.exp(low)) for w in priorities) < rho:
         low -= 4.0
     for _ in range(100):
         middle = (low + high) / 2
-        low, high = (middle, high) if sum(w.bought(math.exp(middle)) for w in worths) > rho else (low, middle)
-    found = [w.bought(math.exp(low)) for w in worths]
+        low, high = (middle, high) if sum(w.bought(math.exp(middle)) for w in priorities) > rho else (low, middle)
+    found = [w.bought(math.exp(low)) for w in priorities]
     total = sum(found)
-    return [chosen.LEAST_PART / len(worths) + (1 - chosen.LEAST_PART) * x / total for x in found]
+    return [chosen.LEAST_PART / len(priorities) + (1 - chosen.LEAST_PART) * x / total for x in found]
 
 
 def table_priority(plan: CompiledPlan, name: str, *, way: Way, weight: float) -> Priority:
@@ -120,7 +120,7 @@ def relation_priority(
     weight: float,
     favoured: Mapping[tuple[str, ...], float] = MappingProxyType({}),
 ) -> Priority:
-    """Priority of the links of a relation, which lean a little away from chance (:mod:`dpweave.measure.design`).
+    """Priority of the links of a relation, which depart a little from chance (:mod:`dpweave.measure.design`).
 
     ``favoured`` are declared workloads, by the columns of the view, with weights. Of them nothing
     is taken as known, so that little is needed to tell much; at weight 1 they count as much as all

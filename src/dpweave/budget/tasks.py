@@ -36,7 +36,7 @@ def tasks(plan: CompiledPlan) -> tuple[Task, ...]:
     for name in plan.promise.private:
         table = plan.table[name]
         planned = table.planned
-        if planned.external is None:  # else its domains are those of the rows that were brought
+        if planned.external is None:  # else its domains are those of the external rows
             out += [Task("domains", name, c.name) for c in planned.columns if isinstance(c.domain, Learn)]
         out += [Task("domains", name, key.degree) for key in table.counted_keys if not key.is_single]
         if planned.public_rows is None:

@@ -176,20 +176,22 @@ def run(
     """Make the shop in ``folder``, fit it with real noise, sample it, and write the copy beside it."""
     from dpweave.fitting.fit import fit
 
-    home = _fresh(Path(folder))
+    place = _fresh(Path(folder))
     report = reporter(progress)
     with report.step("make up a shop"):
-        make_shop(home / SHOP, rows=rows)
-        plan = shop_plan(home / SHOP)
-        plan.save(home / PLAN)
-    model = fit(home / SHOP, plan, epsilon=epsilon, delta=delta, ledger=home / LEDGER, label="demo", progress=progress)
-    model.save(home / MODEL)
+        make_shop(place / SHOP, rows=rows)
+        plan = shop_plan(place / SHOP)
+        plan.save(place / PLAN)
+    model = fit(
+        place / SHOP, plan, epsilon=epsilon, delta=delta, ledger=place / LEDGER, label="demo", progress=progress
+    )
+    model.save(place / MODEL)
     with report.step("sample"):
         copy = model.sample(seed=seed)
     with report.step("write the copy"):
-        copy.write(home / COPY, overwrite=True, progress=report.inside)
+        copy.write(place / COPY, overwrite=True, progress=report.inside)
     sizes = {name: table.num_rows for name, table in copy.items()}
-    return Demo(home, sizes, model.certificate, statement(plan.promise), compare(home / SHOP, home / COPY))
+    return Demo(place, sizes, model.certificate, statement(plan.promise), compare(place / SHOP, place / COPY))
 
 
 def _fresh(folder: Path) -> Path:

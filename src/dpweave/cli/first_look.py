@@ -59,7 +59,7 @@ def first_look(plan: Plan, e: Explanation, source: str, path: Path) -> str:
     learned = sum(isinstance(c.domain, Learn) for n in plan.promise.private for c in plan.table[n].columns)
     made_up = [f"{t.table}.{c}" for t in e.tables for c in t.made_up if c not in plan.database[t.table].key_columns]
     words = {w: sum(j.word == w for j in e.verdict.judged) for w in ("useful", "coarse", "noise only")}
-    foretold = ", ".join(f"{n} {w}" for w, n in words.items() if n)
+    predicted = ", ".join(f"{n} {w}" for w, n in words.items() if n)
     factor = f"{math.exp(min(e.epsilon, 700)):,.3g}"
     found = (
         f"Drafted from the catalogue of {source}; no row was read.",
@@ -70,7 +70,7 @@ def first_look(plan: Plan, e: Explanation, source: str, path: Path) -> str:
             f" {e.delta:g}."
         ),
         f"{learned} domains are learned under the budget. Made up: {', '.join(made_up) or 'nothing'}.",
-        f"Foretold, if tables are as large as guessed: {foretold or 'nothing'}.",
+        f"Predicted, if tables are as large as guessed: {predicted or 'nothing'}.",
         f"About {max(1, round(e.forecast.seconds)):,} s of one core. The plan will be in {path}; edit it to do better.",
     )
     out: list[str] = []

@@ -21,20 +21,20 @@ INTERRUPTED = 130
 """Exit code of a command that was interrupted, as shells have it: 128 and the number of the signal."""
 
 
-class _Ear:
-    """Hears interrupts for a while.
+class _Listener:
+    """Waits for interrupts for a while.
 
-    Engines turn an interrupt that reaches them in the middle of a query into errors of their own, so that it was heard
+    Engines turn an interrupt that reaches them in the middle of a query into errors of their own, so that it came
     is remembered. Once ``deaf``, further ones do nothing: cleaning up is not to be interrupted.
     """
 
     def __init__(self) -> None:
-        self.heard = False
+        self.interrupted = False
         self.deaf = False
 
     def __call__(self, _number: int, _frame: FrameType | None) -> None:
         if not self.deaf:
-            self.heard = True
+            self.interrupted = True
             raise KeyboardInterrupt
 
 
@@ -43,14 +43,14 @@ def interruptible(*outputs: Path | str, ledger: Path | None = None) -> Iterator[
     """On Ctrl-C say what is whole and what the run has spent; it stays spent. (What is half written goes by itself.)"""
     files = [Path(o) for o in outputs if "://" not in str(o)]
     known, before = _runs(ledger), {path: _stamp(path) for path in files}
-    ear = _Ear()
+    listener = _Listener()
     listening = threading.current_thread() is threading.main_thread()
-    previous = signal.signal(signal.SIGINT, ear) if listening else None
+    previous = signal.signal(signal.SIGINT, listener) if listening else None
     try:
         yield
     except BaseException as error:
-        ear.deaf = True
-        if not ear.heard and not isinstance(error, KeyboardInterrupt):
+        listener.deaf = True
+        if not listener.interrupted and not isinstance(error, KeyboardInterrupt):
             raise
         whole = [str(path) for path in files if _stamp(path) not in (None, before[path])]
         kept = f"{', '.join(whole)} had been written already." if whole else "nothing was written."

@@ -46,7 +46,7 @@ def check_plan(plan: Plan, source: object) -> tuple[Finding, ...]:
             found += _keys(plan, table, catalogue[table.name])
             found += _columns(plan, table, catalogue[table.name])
         if table.name not in plan.public and table.rows is None:
-            text = "rows is not declared, so what a copy is worth is foretold from a guess; say about how many"
+            text = "rows is not declared, so what a copy is worth is predicted from a guess; say about how many"
             found.append(Finding("note", table.name, text))
     if left_out:
         found.append(Finding("note", "source", said_of_left_out(left_out)))

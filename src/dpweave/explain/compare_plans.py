@@ -73,7 +73,7 @@ def compare_plans(first: Plan, second: Plan, *, epsilon: float, delta: float) ->
         *_differences("plan", *declared),
         *_differences("promise", *map(_promise, said)),
         *_differences("budget", *map(_noise, said)),
-        *_differences("worth", *map(_worth, said)),
+        *_differences("worth", *map(_verdicts, said)),
     ]
     return PlanDifference(epsilon, delta, tuple(changes))
 
@@ -97,7 +97,7 @@ def _noise(e: Explanation) -> dict[str, object]:
     return {task_words(s): s.sigma for s in e.budget if s.sigma is not None}
 
 
-def _worth(e: Explanation) -> dict[str, object]:
+def _verdicts(e: Explanation) -> dict[str, object]:
     found = {f"{j.kind} {j.name}": f"{j.word} (error {j.error:.2g})" for j in e.verdict.judged}
     return {**found, "seconds of one core": e.forecast.seconds, "bytes of memory": e.forecast.memory}
 

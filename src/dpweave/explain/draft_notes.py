@@ -207,8 +207,8 @@ def _table(plan: Plan, name: str) -> tuple[str, ...]:
     if not chain:
         return (
             (
-                f"{name}: protected. Give rows = N (about how many, if that is no secret) to have errors foretold; with"
-                " rows_public = true it is the exact number, and nothing is spent on it."
+                f"{name}: protected. Give rows = N (about how many, if that is no secret) to have errors predicted;"
+                " with rows_public = true it is the exact number, and nothing is spent on it."
             ),
         )
     rows = plan.promise.owned_rows(root, name)

@@ -28,7 +28,7 @@ from dpweave.budget.ways_of_counting import relation_way, table_way, task_way
 from dpweave.explain.draft_notes import said_of_bare_rows
 from dpweave.explain.explanation_text import explanation_text, short
 from dpweave.explain.forecast import forecast
-from dpweave.explain.verdict import foretold, foretold_table
+from dpweave.explain.verdict import predicted, predicted_table
 from dpweave.measure.design import inner_sets
 from dpweave.measure.margins import even_margin
 from dpweave.measure.public_row_sums import PublicRowSums
@@ -99,7 +99,7 @@ def explain(plan: Plan, *, epsilon: float, delta: float) -> Explanation:
             *_find_warnings(plan, budget, holdings, learned, workloads, epsilon=epsilon, delta=delta),
             *_unserved(compiled, tables),
         ),
-        verdict=foretold(plan, allocation, epsilon=epsilon, tables=partial(_judged, plan, delta)),
+        verdict=predicted(plan, allocation, epsilon=epsilon, tables=partial(_judged, plan, delta)),
     )
     return replace(found, text=explanation_text(found))
 
@@ -112,7 +112,7 @@ def _judged(plan: Plan, delta: float, epsilon: float) -> list[Judged]:
     allocation = allocate(plan, epsilon=epsilon, delta=delta)
     compiled = plan.compile()
     budget, learned = _spendings(plan, allocation), _learnings(compiled, allocation)
-    return [foretold_table(compiled.table[name], budget, learned) for name in plan.promise.private]
+    return [predicted_table(compiled.table[name], budget, learned) for name in plan.promise.private]
 
 
 def _spendings(plan: Plan, allocation: Allocation) -> tuple[Spending, ...]:

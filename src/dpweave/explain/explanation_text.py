@@ -206,7 +206,7 @@ def _learned(e: Explanation) -> str:
 
 
 def _guesses(e: Explanation) -> str:
-    """What stands above everything that is foretold from rows."""
+    """What stands above everything that is predicted from rows."""
     if not e.forecast.guessed:
         return ""
     return "Rows that are guessed\n" + _wrap(

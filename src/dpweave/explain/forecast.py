@@ -1,4 +1,4 @@
-r"""What a fit will take and what its links will be worth, foretold from public facts alone.
+r"""What a fit will take and what its links will be worth, predicted from public facts alone.
 
 **Time and memory.** Linear in what the work is made of, with constants that
 ``benchmarks/explain.py`` measures. They are meant to tell seconds from minutes from hours.
@@ -6,7 +6,7 @@ Most of the time goes into links, and grows with what counts tell of them: so wi
 
 **Errors of links.** :func:`dpweave.measure.design.predict_error` for each relation, from domain sizes, its budget, its
 sensitivity and about how many rows are counted, as 100 times the mean L1 error over k columns: 0 is perfect and 200 the
-worst possible. Values are taken as evenly spread and links as leaning a little, so this is rough.
+worst possible. Values are taken as evenly spread and links as depending a little on columns, so this is rough.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 WORST = 200.0
 """100 times the L1 distance of two distributions that have nothing in common."""
 MOST_COLUMNS = 14
-"""Relations with more columns are foretold from pairs alone, which is quick."""
+"""Relations with more columns are predicted from pairs alone, which is quick."""
 
 
 def forecast(plan: CompiledPlan, allocation: Allocation, mechanisms: Mapping[str, str]) -> Forecast:
-    """Foretell a fit of ``plan``; ``mechanisms`` says how each private table is going to be modelled."""
+    """Predict a fit of ``plan``; ``mechanisms`` says how each private table is going to be modelled."""
     found = predictions(plan, allocation)
     done = astuple(work(plan, mechanisms, found))
     return Forecast(
@@ -62,7 +62,7 @@ class Predicted(NamedTuple):
 
 
 def predictions(plan: CompiledPlan, allocation: Allocation, *, bounds: bool = True) -> dict[Relation, Predicted]:
-    """What is foretold of each relation that is learned; and which bounds would be best, if they are asked for."""
+    """What is predicted of each relation that is learned; and which bounds would be best, if they are asked for."""
     return {r: _predicted(plan, allocation, r, bounds=bounds) for r in plan.relations if r.is_learned}
 
 
@@ -165,7 +165,7 @@ BYTES = Work(fits=2.7e8, values=50.0, tree_cells=1e3, cells=200.0, whole=0.3, sl
 
 
 def work(plan: CompiledPlan, mechanisms: Mapping[str, str], found: Mapping[Relation, Predicted]) -> Work:
-    """Add up what there is to do, ``found`` being what is foretold of each relation."""
+    """Add up what there is to do, ``found`` being what is predicted of each relation."""
     values = tree_cells = rounds = sets = counted = cells = whole = sliced = 0.0
     for name, mechanism in mechanisms.items():
         table = plan.table[name]

@@ -1,7 +1,7 @@
 """What a copy is worth, table by table and key by key, and what to change first: before a fit and after it.
 
 Both ways of working it out end in the same figure (:mod:`dpweave.measure.expected_error`) and the same words, so that
-what was foretold can be held against what was found. Before a fit the plan alone is known: values are taken as evenly
+what was predicted can be compared with what was found. Before a fit the plan alone is known: values are taken as evenly
 spread, and sizes as declared. After it noise, shares of values, sizes and domains are those of the release.
 """
 
@@ -44,10 +44,10 @@ WORST = 1.0
 # -- before a fit ------------------------------------------------------------------------------------------------------
 
 
-def foretold(
+def predicted(
     plan: Plan, allocation: Allocation, *, epsilon: float, tables: Callable[[float], Sequence[Judged]]
 ) -> Verdict:
-    """What a copy by ``plan`` should be worth; ``tables`` foretells its tables for any epsilon."""
+    """What a copy by ``plan`` should be worth; ``tables`` predicts its tables for any epsilon."""
     enough = _enough(tables, epsilon)
     return _verdict(plan, tables(epsilon), _pairs_lost(plan, allocation), epsilon=enough)
 
@@ -63,11 +63,11 @@ def _enough(tables: Callable[[float], Sequence[Judged]], epsilon: float) -> floa
 
 def _pairs_lost(plan: Plan, allocation: Allocation) -> dict[tuple[str, str], float]:
     """Expected total variation of pairs of columns across each key that is learned, from its links alone."""
-    foretold = predictions(replace(plan, k=2).compile(), allocation, bounds=False)
-    return {(r.table, r.key): p.links.learned / 200 for r, p in foretold.items()}
+    relations = predictions(replace(plan, k=2).compile(), allocation, bounds=False)
+    return {(r.table, r.key): p.links.learned / 200 for r, p in relations.items()}
 
 
-def foretold_table(table: CompiledTable, budget: Sequence[Spending], learned: Sequence[Learned]) -> Judged:
+def predicted_table(table: CompiledTable, budget: Sequence[Spending], learned: Sequence[Learned]) -> Judged:
     """What a private table of a copy should be worth, by what is spent on it and about how many rows it has."""
     name, rows, owners = table.name, table.seen_rows, table.seen_units
     noise = {(s.group, s.item): s.sigma or 0.0 for s in budget if s.table == name}
@@ -111,7 +111,7 @@ def found(model: Model, noise: Mapping[tuple[str, str], float]) -> Verdict:
 
 
 def _links_lost(model: Model) -> dict[tuple[str, str], float]:
-    """Foretell links again, from noisy sizes and learned domains, for what was spent.
+    """Predict links again, from noisy sizes and learned domains, for what was spent.
 
     Noise may make sizes that no plan would be allowed to declare, and little may have been spent beside tables made
     elsewhere. Then nothing is known of links, and a verdict is given all the same: the fit is paid for.

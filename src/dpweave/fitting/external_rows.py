@@ -38,7 +38,7 @@ class ExternalRows:
     source: str
 
 
-def bring(plan: Plan, given: Mapping[str, object] | None) -> tuple[Plan, dict[str, ExternalRows]]:
+def read_external_rows(plan: Plan, given: Mapping[str, object] | None) -> tuple[Plan, dict[str, ExternalRows]]:
     """Read what ``plan`` says is made elsewhere; a table in ``given`` comes from there, whatever path the plan names.
 
     Returns the plan with the domains that such tables leave to be learned filled in.

@@ -21,7 +21,7 @@ from dpweave.budget.tasks import (
 from dpweave.budget.ways_of_counting import table_way
 from dpweave.engines.opening import open_source
 from dpweave.errors import LedgerError, PlanError, UsageError
-from dpweave.fitting.external_rows import ExternalRows, bring
+from dpweave.fitting.external_rows import ExternalRows, read_external_rows
 from dpweave.fitting.link_learning import learn_links, learn_popularity
 from dpweave.fitting.measured_sizes import count_degrees, group_degrees, known_sizes, measure_sizes
 from dpweave.fitting.rule_structure import with_dependencies, with_zeros
@@ -92,8 +92,8 @@ def fit(
     plan = _chosen(source, plan, protect, public)
     allocation = allocate(plan, epsilon=epsilon, delta=delta)
     require_faker(plan.placeholders)
-    plan, brought = bring(plan, external)
-    models = {name: (_model(plan, name, brought), _structure(plan, name)) for name in plan.promise.private}
+    plan, given_rows = read_external_rows(plan, external)
+    models = {name: (_model(plan, name, given_rows), _structure(plan, name)) for name in plan.promise.private}
     report = reporter(progress)
     if resume and ledger is None:
         raise UsageError("resume needs the ledger of the fit that was cut off: its answers were kept beside it")
@@ -102,7 +102,7 @@ def fit(
         plan.require(opened.catalogue)
         opened.declare(plan.database)
         limit = Budget(allocation.rho, allocation.spent_delta)
-        bound = _bound(plan, opened.name, epsilon, delta, brought, insecure_seed)
+        bound = _bound(plan, opened.name, epsilon, delta, given_rows, insecure_seed)
         earlier = find(ledger, bound) if resume and ledger is not None else None
         run = begin(
             ledger,
@@ -130,12 +130,12 @@ def fit(
         for name in plan.public:
             with report.step(f"read public table {name}"):
                 copied[name] = opened.whole(name)
-        rows = {name: external.codes for name, external in brought.items()}
+        rows = {name: external.codes for name, external in given_rows.items()}
         models = {
             name: (model, with_zeros(plan, name, known, copied, rows.get(name)))
             for name, (model, known) in models.items()
         }
-        elsewhere = _charge_external(book, plan, brought)
+        elsewhere = _charge_external(book, plan, given_rows)
         measure_sizes(curator, plan.compile(), allocation, report)
         degrees = count_degrees(curator, plan.compile(), allocation, report)
         known = known_sizes(plan.compile(), curator.release, degrees)
@@ -167,10 +167,10 @@ def fit(
 
 
 def _bound(
-    plan: Plan, source: str, epsilon: float, delta: float, brought: Mapping[str, ExternalRows], seed: int | None
+    plan: Plan, source: str, epsilon: float, delta: float, given_rows: Mapping[str, ExternalRows], seed: int | None
 ) -> dict[str, str]:
     """Return what decides which questions a fit asks, as digests and plain words; answers belong to it."""
-    rows = [(t, c, codes.tobytes()) for t, r in sorted(brought.items()) for c, codes in sorted(r.codes.items())]
+    rows = [(t, c, codes.tobytes()) for t, r in sorted(given_rows.items()) for c, codes in sorted(r.codes.items())]
     return {
         "plan": hashlib.sha256(plan.to_toml().encode()).hexdigest(),
         "source": source,
@@ -192,9 +192,9 @@ def _chosen(source: object, plan: Plan | None, protect: Sequence[str] | None, pu
     return plan
 
 
-def _model(plan: Plan, name: str, brought: Mapping[str, ExternalRows]) -> TableModel:
+def _model(plan: Plan, name: str, given_rows: Mapping[str, ExternalRows]) -> TableModel:
     """Return the table model of a table; what cannot be made is refused, before anything is spent."""
-    return table_model(plan.table[name].mechanism, **({"codes": brought[name].codes} if name in brought else {}))
+    return table_model(plan.table[name].mechanism, **({"codes": given_rows[name].codes} if name in given_rows else {}))
 
 
 def _structure(plan: Plan, name: str) -> Structure:
@@ -212,7 +212,7 @@ def _structure(plan: Plan, name: str) -> Structure:
     return structure
 
 
-def _charge_external(book: Ledger, plan: Plan, brought: Mapping[str, ExternalRows]) -> list[dict[str, object]]:
+def _charge_external(book: Ledger, plan: Plan, given_rows: Mapping[str, ExternalRows]) -> list[dict[str, object]]:
     """Charge what the makers of tables made elsewhere declare. Returns what the certificate says about each."""
     found = []
     for name, cost in declared_costs(plan).items():
@@ -223,7 +223,13 @@ def _charge_external(book: Ledger, plan: Plan, brought: Mapping[str, ExternalRow
         if not any(e.kind == "charge" and e.what.get("what") == what["what"] for e in book.entries):  # when going on
             book.charge(cost, what=what)
         found.append(
-            {"table": name, **said, "units": list(cost.rho), "rows": brought[name].rows, "source": brought[name].source}
+            {
+                "table": name,
+                **said,
+                "units": list(cost.rho),
+                "rows": given_rows[name].rows,
+                "source": given_rows[name].source,
+            }
         )
     return found
 

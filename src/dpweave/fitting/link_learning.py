@@ -123,8 +123,8 @@ def _links_window(
     window = unit_window(curator, relation.view, link_task(relation).name, blueprint.sizes, unit_sums=unit_sums)
     if window.units is None:
         return window
-    told = longer.get(relation.table, {})
-    own = {n: told[a.column] for n, a in relation.left if not a.path and a.column in told}
+    known = longer.get(relation.table, {})
+    own = {n: known[a.column] for n, a in relation.left if not a.path and a.column in known}
     return replace(window, units=replace(window.units, longer=own))
 
 

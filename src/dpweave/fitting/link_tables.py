@@ -141,7 +141,7 @@ def link(
 
 @dataclass(frozen=True)
 class _Task:
-    """What the user brought, under fixed names: tables ``left`` and ``right``, and ``links`` where pairs are rows."""
+    """What the user gave, under fixed names: tables ``left`` and ``right``, and ``links`` where pairs are rows."""
 
     left: object
     right: object
@@ -202,7 +202,7 @@ class _Task:
 
     @property
     def arrows(self) -> dict[str, pa.Table]:
-        """Everything that was brought, as Arrow."""
+        """Everything that was given, as Arrow."""
         made: dict[str, pa.Table] = getattr(self, "_arrows")  # noqa: B009
         return made
 
@@ -300,8 +300,8 @@ class _Task:
         return link_model(method) if method == "random" else link_model(method, k=k)
 
     def caveats(self, m_syn: int | None) -> tuple[str, ...]:
-        """Say what the promise takes as public, because it was brought and not measured."""
-        found = ["The synthetic tables were brought: what making them cost comes on top of this epsilon and delta."]
+        """Say what the promise takes as public, because it was given and not measured."""
+        found = ["The synthetic tables were given: what making them cost comes on top of this epsilon and delta."]
         read = sorted(self.columns - self.domains.keys())
         if read:
             found.append(
@@ -393,7 +393,7 @@ class _Task:
 
 
 PARENT = "parent_key"
-"""Column that a child gets for the key of its parent, where pairs are brought apart from the children."""
+"""Column that a child gets for the key of its parent, where pairs are given apart from the children."""
 
 
 NUMBERS = ("integer", "float", "decimal")

@@ -36,8 +36,9 @@ _LEAST_VARIANCE = 1e-6
 
 
 def deal(degrees: IntArray, groups: IntArray, rows: Mapping[str, IntArray], rng: np.random.Generator) -> IntArray:
-    """Exchange degrees among rows of the same group so that they lean as the groups do and sums per value are right.
+    """Exchange degrees among rows of the same group, so that sums per value are right.
 
+    Within a group they depend on columns as the groups do.
     ``degrees`` are any draws within the ``groups``; ``rows`` holds the codes of the other columns.
 
     >>> sorted(deal(np.array([1, 9, 2]), np.array([0, 1, 0]), {"a": np.array([0, 0, 1])}, np.random.default_rng(0)))
@@ -52,7 +53,7 @@ def deal(degrees: IntArray, groups: IntArray, rows: Mapping[str, IntArray], rng:
     size = np.log1p(degrees)
     size = (size - size.mean()) / max(float(size.std()), 1e-12)
     means = np.bincount(groups, weights=size) / np.maximum(np.bincount(groups), 1)
-    lean = tilts(means[groups], {c: rows[c] for c in columns}, shape)
+    effect = tilts(means[groups], {c: rows[c] for c in columns}, shape)
     # The column with most values sorts first: its runs are short, and in one piece.
     order = np.lexsort([rows[c] for c in columns])
     out = np.empty_like(degrees)
@@ -61,7 +62,7 @@ def deal(degrees: IntArray, groups: IntArray, rows: Mapping[str, IntArray], rng:
         pool = np.sort(degrees[at])
         ranked = np.sort(size[at])
         quantile = (np.arange(len(at)) * _GOLDEN + rng.random()) % 1.0
-        place = ranked[(quantile * len(at)).astype(np.int64)] + ranked.var() * lean[at]
+        place = ranked[(quantile * len(at)).astype(np.int64)] + ranked.var() * effect[at]
         out[at[np.argsort(place, kind="stable")]] = pool
     return out
 
@@ -84,11 +85,11 @@ def tilts(score: FloatArray, rows: Mapping[str, IntArray], shape: Mapping[str, i
     for one in cells:
         for two in cells:
             gram += np.bincount(one * size + two, minlength=size * size).reshape(size, size)
-    told = sum(np.bincount(one, weights=score, minlength=size) for one in cells)
+    sums = sum(np.bincount(one, weights=score, minlength=size) for one in cells)
     variance = np.full(size, 0.1**2)
     for _ in range(_ROUNDS):
         spread = np.linalg.inv(signal * gram + np.diag(1 / variance))
-        theta = spread @ told
+        theta = spread @ sums
         second = theta**2 + np.diag(spread)
         for low, high in pairwise(starts):
             variance[low:high] = max(float(second[low:high].mean()), _LEAST_VARIANCE)

@@ -37,8 +37,8 @@ def draw_links(fit: LinkFit, problem: LinkProblem, *, degrees: Degrees = UNKNOWN
     """
     if not problem.links or not problem.left_rows or not problem.right_rows:
         return np.zeros((0, 2), dtype=np.int64)
-    if problem.home is not None:
-        return _drawn_within_groups(fit, problem, degrees, problem.home, rng)
+    if problem.units is not None:
+        return _drawn_within_groups(fit, problem, degrees, problem.units, rng)
     renewed = renewed_rows(fit, problem, degrees, rng) if problem.left_may_repeat else None
     if renewed is not None:
         problem = replace(problem, left={c: codes[renewed] for c, codes in problem.left.items()})

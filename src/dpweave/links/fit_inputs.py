@@ -34,7 +34,7 @@ FIT_CELLS = 1 << 18
 """Pairs of row types that a fit sees at most: of more, a sample stands for all (ALGORITHMS B4)."""
 
 _SHORTEST = 3
-"""Values in order that a column must have for a straight lean to be less than all it can do."""
+"""Values in order that a column must have for a linear effect to be less than all it can do."""
 
 
 @dataclass(frozen=True)
@@ -123,15 +123,15 @@ class FitInputs:
         mass = np.bincount(at, weights=weights, minlength=math.prod(sizes.values()))
         return np.asarray(self.links * mass / mass.sum()).reshape(tuple(sizes.values()))
 
-    def reached(self, columns: Columns, *, total: float = 0.0, noise: float = math.inf) -> float:
+    def present(self, columns: Columns, *, total: float = 0.0, noise: float = math.inf) -> float:
         """Share of links that counts over ``columns`` show: about that of rows,
         corrected by their ``total`` as far as its ``noise`` allows.
         """
-        ways = dict(self.problem.reach[c] for c in columns if c in self.problem.reach)
+        ways = dict(self.problem.presence[c] for c in columns if c in self.problem.presence)
         share, blur = math.prod(ways.values()), (noise / self.links) ** 2
         if not ways or blur == math.inf:
             return share
-        likely = (total / self.links * chosen.REACH_DOUBT**2 + share * blur) / (chosen.REACH_DOUBT**2 + blur)
+        likely = (total / self.links * chosen.PRESENCE_DOUBT**2 + share * blur) / (chosen.PRESENCE_DOUBT**2 + blur)
         return min(max(likely, share / 10), 1.0)
 
     @property
@@ -216,8 +216,8 @@ class Counted:
             return cls(y, precision, estimate.sigma**-2)
         ps = [margins[c].p for c in workload.right]
         blur, independent = estimate.shared.contrasts(ps)
-        worth, even = outer([p * (1 - p) for p in ps]), outer([1 - 2 * p + len(p) * p**2 for p in ps])
-        weight = float((worth * even / blur).sum() / worth.sum())
+        trust, even = outer([p * (1 - p) for p in ps]), outer([1 - 2 * p + len(p) * p**2 for p in ps])
+        weight = float((trust * even / blur).sum() / trust.sum())
         return cls(y, precision, weight, blur, independent, ((1.0, estimate.shared),))
 
 
@@ -242,11 +242,11 @@ class Stage:
         rights = [c for c in scene.right if any(c in s.right for s in tables)]
         left, p = scene.types("left", lefts, _room(scene, "right", rights), rng)
         right, q = scene.types("right", rights, max(FIT_CELLS // left.count, 1), rng)
-        reached = scene.problem.reach
+        present = scene.problem.presence
         totals = [
             (float(t.y.sum()), t.weight / t.y.size)
             for s, t in tables.items()
-            if t.blur is None and not any(c in reached for c in s.columns)
+            if t.blur is None and not any(c in present for c in s.columns)
         ]
         prior = 1 / (chosen.LINKS_DOUBT * scene.links) ** 2
         best = (scene.links * prior + sum(t * w for t, w in totals)) / (prior + sum(w for _, w in totals))
@@ -273,11 +273,12 @@ class Stage:
 
     def lines(self, component: Workload) -> dict[int, FloatArray]:
         """Axes of a component along which codes are in order, each with the unit vector
-        of a straight lean (:func:`line`).
+        of a linear effect (:func:`line`).
 
-        Right columns of unit sums share noise between their values, so that there straight leans are not told apart;
-        nor are they in what one side shows by itself, where there are few of them and each is a chance to take noise
-        for a lean; nor along columns with values far out that hardly occur, whose noise would drown them and the rest.
+        Right columns of unit sums share noise between their values, so that there linear effects are not separated from
+        the others; nor are they in what one side shows by itself, where there are few of them and each is a chance to
+        take noise for an effect; nor along columns with values far out that hardly occur, whose noise would drown them
+        and the rest.
         """
         out: dict[int, FloatArray] = {}
         if not component.left or not component.right:
@@ -365,7 +366,7 @@ class Residual:
 
 
 def line(p: FloatArray, count: int) -> FloatArray:
-    r"""Unit vector :math:`\sqrt p\, x` of a straight lean along the first ``count`` values of a column with margin p.
+    r"""Unit vector :math:`\sqrt p\, x` of a linear effect along the first ``count`` values of a column with margin p.
 
     >>> line(np.array([0.25, 0.5, 0.25]), 3).round(3)
     array([-0.707,  0.   ,  0.707])
@@ -417,7 +418,7 @@ def _counted(scene: FitInputs, noisy: Noisy) -> dict[Workload, Counted]:
     unknown = [c for c in looked if c not in scene.left and c not in scene.right]
     if unknown:
         raise UsageError(f"measured column {unknown[0]!r} is on neither side of the relation")
-    share = scene.reached(looked)
+    share = scene.present(looked)
     found = {}
     for estimate in estimates(noisy, scene.problem.shape, lambda columns: share * scene.rows_in(columns)):
         workload = scene.workload(estimate.columns)
@@ -426,7 +427,7 @@ def _counted(scene: FitInputs, noisy: Noisy) -> dict[Workload, Counted]:
             shown = share
             if estimate.even:
                 noise = estimate.sigma * math.sqrt(estimate.counts.size)
-                shown = scene.reached(workload.columns, total=total, noise=noise)
+                shown = scene.present(workload.columns, total=total, noise=noise)
             found[workload] = _scaled(counted, shown)
     return found
 

@@ -46,10 +46,10 @@ class LinkProblem:
     row; then it is not linked to itself unless ``self_loops``. ``left_may_repeat`` says that the left rows stand for
     what the view shows of their table, so that some may be linked more than once, as copies, and others not at all,
     where degrees tell that the view hides links. ``ordered`` names columns whose first so many codes are in order
-    (ages, prices, dates), along which links may lean straight. ``home`` says which rows may meet at all; then rows
-    without a partner are not linked. ``reach`` names columns of rows further on that only a share of the links lead to,
-    and the way to them; the others are not in counts of such columns, and have codes like those that are. ``parts`` is
-    how many problems like this one share the right rows, of a database that is linked part by part.
+    (ages, prices, dates), along which links may have linear effects. ``units`` says which rows may meet at all; then
+    rows without a partner are not linked. ``presence`` names columns of rows further on that only a share of the links
+    lead to, and the way to them; the others are not in counts of such columns, and have codes like those that are.
+    ``parts`` is how many problems like this one share the right rows, of a database that is linked part by part.
     """
 
     left: Mapping[str, IntArray]
@@ -62,8 +62,8 @@ class LinkProblem:
     self_loops: bool = False
     left_may_repeat: bool = False
     ordered: Mapping[str, int] = field(default_factory=dict)
-    home: UnitGroups | None = None
-    reach: Mapping[str, tuple[str, float]] = field(default_factory=dict)
+    units: UnitGroups | None = None
+    presence: Mapping[str, tuple[str, float]] = field(default_factory=dict)
     parts: int = 1
     left_rows: int = field(init=False)
     right_rows: int = field(init=False)

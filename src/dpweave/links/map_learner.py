@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from dpweave.arrays import FloatArray, IntArray
-    from dpweave.links.prior_variances import Lean
+    from dpweave.links.prior_variances import PriorVariance
     from dpweave.measure.cross_workloads import Workload
     from dpweave.measure.design import Design
     from dpweave.measure.public_row_sums import PublicRowSums
@@ -213,13 +213,17 @@ def fit_links(
 class _Coordinates:
     """Whitened coordinates z of all θ, in which the prior is standard normal; components of one shape go together.
 
-    A component's table is its z, centred along every axis, scaled by its prior's width, that of straight
-    leans and that of the rest, over the root of its margins and bent (:func:`_bent`). Steps are taken in
+    A component's table is its z, centred along every axis, scaled by its prior's width, that of linear
+    effects and that of the rest, over the root of its margins and bent (:func:`_bent`). Steps are taken in
     x, which is z in units of the posterior's width: tens of iterations instead of hundreds.
     """
 
     def __init__(
-        self, stage: Stage, operator: LinkOperator, variance: Mapping[Workload, Lean], informed: Sequence[Workload]
+        self,
+        stage: Stage,
+        operator: LinkOperator,
+        variance: Mapping[Workload, PriorVariance],
+        informed: Sequence[Workload],
     ) -> None:
         precisions = stage.precisions()
         shapes: dict[tuple[tuple[int, ...], tuple[int, ...]], list[Workload]] = {}
@@ -258,14 +262,14 @@ class _Coordinates:
         self.size = int(self._starts[-1])
 
     def _bend(self, i: int, tables: FloatArray, sizes: Sequence[FloatArray]) -> FloatArray:
-        """Scale what goes straight by one size and the rest by another: its own adjoint."""
-        straight, rest = sizes
+        """Scale what is linear by one size and the rest by another: its own adjoint."""
+        linear, rest = sizes
         if not self._lines[i]:
-            return straight * tables
+            return linear * tables
         part = tables
         for axis, q in self._lines[i]:
             part = q * (q * part).sum(axis=axis, keepdims=True)
-        return rest * tables + (straight - rest) * part
+        return rest * tables + (linear - rest) * part
 
     def _cut(self, flat: FloatArray) -> Iterator[tuple[int, FloatArray]]:
         for i, where in enumerate(self._where):
@@ -347,11 +351,11 @@ class _Slack:
             out[block] = found[self.outside.blocks[t]]
 
 
-def _maximise(stage: Stage, variance: Mapping[Workload, Lean]) -> LinkFit:
+def _maximise(stage: Stage, variance: Mapping[Workload, PriorVariance]) -> LinkFit:
     """Minimise the objective by L-BFGS from independent wiring."""
     from scipy.optimize import minimize
 
-    informed = stage.informed({t: max(lean) for t, lean in variance.items()}, least=chosen.NEXT_TO_NOTHING)
+    informed = stage.informed({t: max(both) for t, both in variance.items()}, least=chosen.NEXT_TO_NOTHING)
     if not informed:
         return LinkFit(stage.scene.problem.shape, {}, 0, converged=True)
     tables = {

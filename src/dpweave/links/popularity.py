@@ -38,7 +38,7 @@ MOST_TARGETS = 100_000
 
 _POINTS = 60
 _STEPS = 40
-_REACH = 4.0
+_SPAN = 4.0
 """Standard deviations of log λ that are looked at."""
 _RAKES = 10
 
@@ -110,8 +110,8 @@ def _by_columns(observed: FloatArray, columns: Mapping[str, IntArray]) -> FloatA
     shape = {c: int(codes.max()) + 1 for c, codes in columns.items()}
     varying = {c: codes for c, codes in columns.items() if 1 < shape[c] <= COEFFICIENTS}
     off = observed - 1.0
-    lean = float((off**2).mean()) * tilts(off, varying, shape)
-    base = np.maximum(1.0 + lean - lean.mean(), chosen.LEAST_LEFT)
+    effect = float((off**2).mean()) * tilts(off, varying, shape)
+    base = np.maximum(1.0 + effect - effect.mean(), chosen.LEAST_LEFT)
     return np.asarray(base / base.mean())
 
 
@@ -122,9 +122,9 @@ def _law(observed: FloatArray, base: FloatArray, noise: float, *, chance: float)
     beyond = float(((observed - base) ** 2).mean()) - noise**2
     clear = beyond > 2 * noise**2 * np.sqrt(2 / len(observed))
     variance = np.log1p(max(beyond / float((base**2).mean()) if clear else 0.0, chance))
-    reach = np.sqrt(variance) * np.linspace(-_REACH, _REACH, _POINTS)
-    law = np.exp(-(np.linspace(-_REACH, _REACH, _POINTS) ** 2) / 2)
-    return law / law.sum(), np.exp(reach - variance / 2)
+    logs = np.sqrt(variance) * np.linspace(-_SPAN, _SPAN, _POINTS)
+    law = np.exp(-(np.linspace(-_SPAN, _SPAN, _POINTS) ** 2) / 2)
+    return law / law.sum(), np.exp(logs - variance / 2)
 
 
 def _dealt(expected: FloatArray, base: FloatArray, points: FloatArray, law: FloatArray) -> FloatArray:

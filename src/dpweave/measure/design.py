@@ -10,7 +10,7 @@ orthonormal basis has prior variance :math:`\tau_T^2`. Let :math:`b_c = \sum_s p
 
 where the first product is the mean of :math:`\sum_s p(s)^2 \varphi(s)^2` over a basis of contrasts and the second says
 that columns outside T are summed out. Precisions of several cliques add up to :math:`\pi_T`, the posterior variance is
-:math:`v_T = 1/(\tau_T^{-2} + \pi_T)`, averaged over typical components and a few that lean ten times as much, and the
+:math:`v_T = 1/(\tau_T^{-2} + \pi_T)`, averaged over typical components and a few that are ten times as strong, and the
 expected L1 error of workload W is about
 
 .. math:: \sqrt{2/\pi}\,\Bigl(\sum_{T \subseteq W} v_T \prod_{c \in T} l_c^2\Bigr)^{1/2},
@@ -73,13 +73,13 @@ def parts(workload: Workload) -> list[Workload]:
 
 
 def default_variance(component: Workload, links: float, *, selective: float = 1.0) -> float:
-    """Prior variance of a component's coefficients: a lean that halves with every column, and sampling itself.
+    """Prior variance of a component's coefficients: an effect that halves with every column, and sampling itself.
 
     ``selective`` is how many right rows there are for each link, where most have none:
     then the columns of the right side tell much of who has one.
     """
-    lean = chosen.FIRST_ORDER * chosen.DECAY ** (component.k - 1)
-    return lean * (1.0 if component.left else max(selective, 1.0) ** 2) + 1.0 / max(links, 1.0)
+    typical = chosen.FIRST_ORDER * chosen.DECAY ** (component.k - 1)
+    return typical * (1.0 if component.left else max(selective, 1.0) ** 2) + 1.0 / max(links, 1.0)
 
 
 class Design:
@@ -222,7 +222,7 @@ class Design:
 
 
 def inner_sets(sets: Iterable[Columns]) -> Iterator[Columns]:
-    """Every part of some column sets, small ones first: a unit sum's counts of a set lean on those of its parts."""
+    """Every part of some column sets, small ones first: a unit sum's counts of a set rest on those of its parts."""
     found = {part for s in sets for r in range(1, len(s) + 1) for part in combinations(s, r)}
     yield from sorted(found, key=lambda s: (len(s), s))
 
@@ -280,10 +280,10 @@ def predict_error(
     links: float,
     units: Units | None = None,
 ) -> Prediction:
-    """Foretell how well links can be learned, from public facts: domain sizes,
+    """Predict how well links can be learned, from public facts: domain sizes,
     sensitivity, approximate number of links.
 
-    It assumes links that lean as the prior says and evenly spread values. The learner
+    It assumes links that depend on columns as the prior says and evenly spread values. The learner
     uses the margins of the synthetic tables instead, and shrinks by what it finds. With
     ``units`` links are counted in unit sums, which takes the place of ``l2``.
 

@@ -218,7 +218,7 @@ def estimates(noisy: Noisy, shape: Mapping[str, int], rows: Callable[[Columns], 
 
 
 class Restored(NamedTuple):
-    """Counts of each code once what scaling took is made good, and the scale of their noise: 0 where rows were known.
+    """Counts of each code once what scaling took is put back, and the scale of their noise: 0 where rows were known.
 
     ``kept`` is the part of rows that is left in each cell relative to that of all: noise is that of all cells, and less
     or more by it.
@@ -236,7 +236,7 @@ def restored(noisy: Noisy, rows: Callable[[Columns], FloatArray]) -> Restored:
     a strong bent of its own loses part of it. But they lose rows alike. So the code of every row shows which part f of
     them is left in each cell, and counts are divided by that. With noise, it is shrunk towards the part that is left of
     all rows. Without centres rows per cell are what is to be found out, and only all rows together are known. Without
-    the code of every row nothing is made good, and nothing need be where counts are plain.
+    the code of every row nothing is put back, and nothing need be where counts are plain.
     """
     if isinstance(noisy, NoisyMarginal):
         return Restored(noisy.counts[..., np.newaxis].astype(np.float64), np.array([noisy.sigma]), np.array(1.0))

@@ -8,7 +8,7 @@ counts over N rows makes it about
 
 as long as noise is small. Where it is not, counts below zero are taken for zero and the others give way, and the error
 ends where the copy has nothing to do with the original. So it is worked out by trying: noise is added to the shares,
-what comes out is brought back to shares, and the distance is the error.
+what comes out is turned back into shares, and the distance is the error.
 """
 
 from __future__ import annotations

@@ -175,11 +175,11 @@ class PublicRowSums:
         if not seen:  # too many values for any code: only rows are counted
             return Question(columns, ((),), (d,), 1.0, (0.0,))
         square = {code: self._square(p, d, alike) for code, p in seen.items()}
-        worth = {
+        weight = {
             code: chosen.CODE_WEIGHTS[min(len(code), 2)] / (max(p, chosen.NEXT_TO_NOTHING) if declared else 1.0)
             for code, p in seen.items()
         }
-        some = {code: (square[code] / worth[code]) ** (1 / 3) for code in seen}
+        some = {code: (square[code] / weight[code]) ** (1 / 3) for code in seen}
         length = math.sqrt(sum(square[code] / some[code] ** 2 for code in seen))
         # A value that no public row has takes no part in any unit's length, however little noise it gets.
         least = min(some.values())
@@ -228,9 +228,9 @@ class PublicRowSums:
         if len(question.codes) < 2:
             return question
         scales, shares = (np.array(x[1:]) for x in (question.scales, question.centres))
-        worth = np.array([chosen.CODE_WEIGHTS[min(len(code), 2)] for code in question.codes[1:]])
+        weight = np.array([chosen.CODE_WEIGHTS[min(len(code), 2)] for code in question.codes[1:]])
         cells_ = math.prod(self.left[c].size for c in question.columns)
-        noise = question.clip * float(worth @ scales) / math.sqrt(math.pi * rho)
+        noise = question.clip * float(weight @ scales) / math.sqrt(math.pi * rho)
         alike = math.prod(float((self.left[c].p ** 2).sum()) for c in question.columns if c not in self.units.shared)
         # As large as shares may well be: noise may have made all of them nothing.
         likely = [min(p + self.doubt.get(code, 0.0), 1.0) for p, code in zip(shares, question.codes[1:], strict=True)]
@@ -238,7 +238,7 @@ class PublicRowSums:
         def length(rows: float) -> float:
             return math.sqrt(sum(self._square(p, rows, alike) / s**2 for p, s in zip(likely, scales, strict=True)))
 
-        wrong = chosen.DIFFERENT * links * float(worth @ shares) / cells_
+        wrong = chosen.DIFFERENT * links * float(weight @ shares) / cells_
         clip = question.clip * clip_at(self.units, length, noise=noise, wrong=wrong)
         wide = chosen.UNFELT * math.sqrt(2 * rho * links * (shares * (1 - shares)).sum() / cells_ / (scales**2).sum())
         longest = self.units.rows * math.sqrt(sum(1 / s**2 for s in question.scales))

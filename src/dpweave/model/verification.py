@@ -249,7 +249,7 @@ class _Costs:
         cost = Cost.zero()
         for one in sums:
             units = units_of(self.promise, one.view)
-            if units is None or not units.hold(one.noisy.unit_sum.reach):
+            if units is None or not units.hold(one.noisy.unit_sum.all_columns):
                 return "sums over units hold only where no other unit moves rows, and that is not so here"
             step, most = grid(one.noisy.unit_sum.clip)
             cost += Cost({self.promise.root(one.view.base): gaussian_rho(float(most), one.noisy.sigma * step)}, {})
@@ -343,10 +343,10 @@ def _compare_ledger(certificate: Certificate, path: Path, found: _Found) -> None
         f"{len(charged)} charges, held against {lines} lines of the ledger, of which each follows the last"
     )
     ends = [e.what.get("digests") for e in entries if e.kind == "close"]
-    told = [d for d in ends if d is not None]
-    if told:
+    written = [d for d in ends if d is not None]
+    if written:
         found.require(
-            told[-1] == certificate.digests, "the ledger ends this run with other answers, plan or certificate"
+            written[-1] == certificate.digests, "the ledger ends this run with other answers, plan or certificate"
         )
         found.checked.append("answers, plan and certificate, held against the line that ends the run in the ledger")
     elif certificate.digests and not ends:

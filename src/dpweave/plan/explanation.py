@@ -154,7 +154,7 @@ def _about(number: float) -> str:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a copy is worth: foretold by ``explain``, and said again after the fit."""
+    """What a copy is worth: predicted by ``explain``, and said again after the fit."""
 
     judged: tuple[Judged, ...]
     advice: tuple[str, ...]
@@ -208,7 +208,7 @@ class Explanation:
     workloads: tuple[ServedWorkload, ...]
     warnings: tuple[str, ...]
     verdict: Verdict
-    """What the copy will be worth, as far as that can be foretold."""
+    """What the copy will be worth, as far as that can be predicted."""
     text: str = field(default="", repr=False, compare=False)
     """The same in words."""
 

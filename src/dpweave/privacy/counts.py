@@ -83,10 +83,10 @@ class Counts:
         asked for: columns, then codes.
         """
         unit = self._position(view.base, tuple(key for _, key in self._bounding.promise.chain(view.base)))
-        there = self._present(view.base, *self._needs(view, unit_sum.reach))
+        there = self._present(view.base, *self._needs(view, unit_sum.all_columns))
         rows = np.flatnonzero(unit >= 0 if there is None else (unit >= 0) & there)
         rows = rows[np.argsort(unit[rows], kind="stable")]
-        codes = {name: self._seen(view.base, view.attribute[name])[rows] for name in unit_sum.reach}
+        codes = {name: self._seen(view.base, view.attribute[name])[rows] for name in unit_sum.all_columns}
         shape = tuple(self.codec(view, name).size for name in unit_sum.columns)
         cells = np.zeros(len(rows), dtype=np.int64)
         for name, length in zip(unit_sum.columns, shape, strict=True):

@@ -204,7 +204,7 @@ class Curator:
             return ()
         units = self.units(view)
         unit_sums = unit_sums if units is None else [self._require_unit_sum(view, unit_sum) for unit_sum in unit_sums]
-        if units is None or not all(units.hold(unit_sum.reach) for unit_sum in unit_sums):
+        if units is None or not all(units.hold(unit_sum.all_columns) for unit_sum in unit_sums):
             raise UsageError(
                 f"{what!r}: unit sums are counted for rows that belong to units and that no other unit moves"
             )

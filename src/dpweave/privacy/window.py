@@ -60,7 +60,7 @@ class UnitSum:
     centres: tuple[float, ...] = ()
 
     @property
-    def reach(self) -> Columns:
+    def all_columns(self) -> Columns:
         """All columns that it looks at, those of its codes last."""
         return tuple(dict.fromkeys((*self.columns, *(c for code in self.codes for c, _ in code))))
 

@@ -49,9 +49,9 @@ def verdict(model: Model) -> Verdict:
 def render(model: Model, db: Mapping[str, pa.Table]) -> str:
     """Return the report as HTML."""
     found = fidelity(model, db)
-    worth = verdict(model)
+    judgement = verdict(model)
     sections = {
-        "worth": ("What it is worth", _worth(worth)),
+        "worth": ("What it is worth", _verdict(judgement)),
         "promise": ("The promise", _promise(model)),
         "database": ("The database", _database(model, db)),
         "checks": ("Integrity checks", _checks(found) + _repairs(model, db)),
@@ -71,7 +71,7 @@ def render(model: Model, db: Mapping[str, pa.Table]) -> str:
         " privacy. This page shows what was promised to the people in the original, and how close the copy comes to"
         " what could be measured. No row of the original was used to write it: everything below comes from published"
         " noisy counts and from the copy itself, which must be one that this model made.</p>"
-        + _headline(model, found, worth)
+        + _headline(model, found, judgement)
     )
     versions = ", ".join(f"{escape(k)} {escape(v)}" for k, v in certificate.versions.items())
     foot = f"<p>Run <code>{escape(certificate.run)}</code>. Made with {versions}.</p>"
@@ -81,11 +81,11 @@ def render(model: Model, db: Mapping[str, pa.Table]) -> str:
 # -- the parts ---------------------------------------------------------------------------------------------------------
 
 
-def _headline(model: Model, found: Fidelity, worth: Verdict) -> str:
+def _headline(model: Model, found: Fidelity, judgement: Verdict) -> str:
     certificate = model.certificate
     rules = [c for c in found.checks if not c.advisory]
     kept = sum(c.passed for c in rules)
-    useful = sum(j.word == "useful" for j in worth.judged)
+    useful = sum(j.word == "useful" for j in judgement.judged)
     learned = sum(r.verdict == "learned" for r in found.relations)
     return figures(
         [
@@ -93,7 +93,7 @@ def _headline(model: Model, found: Fidelity, worth: Verdict) -> str:
             ("Protected", ", ".join(model.plan.protect), f"one {certificate.neighbours} at a time"),
             ("Tables", f"{len(found.tables)}", f"{sum(t.rows for t in found.tables):,} rows in the copy"),
             ("Integrity", f"{kept} of {len(rules)}", "rules kept"),
-            ("Useful", f"{useful} of {len(worth.judged)}", "tables and relations; the others are coarse or noise"),
+            ("Useful", f"{useful} of {len(judgement.judged)}", "tables and relations; the others are coarse or noise"),
             ("Relations learned", f"{learned} of {len(found.relations)}", "the others are wired without evidence"),
         ]
     )
@@ -102,7 +102,7 @@ def _headline(model: Model, found: Fidelity, worth: Verdict) -> str:
 WORDS = {"useful": "good", "coarse": "note", "noise only": "bad"}
 
 
-def _worth(worth: Verdict) -> str:
+def _verdict(judgement: Verdict) -> str:
     """What each table and relation is worth, and what to change first."""
     intro = (
         "<p>How much of what one would ask of this copy rests on evidence. The error is the part of the rows that noise"
@@ -110,12 +110,12 @@ def _worth(worth: Verdict) -> str:
         f" {chosen.USEFUL:g} is useful, up to {chosen.COARSE:g} coarse, above that noise only:"
         " what the copy shows there is mostly made up.</p>"
     )
-    rows = [(j.name, j.word, f"{j.error:.2f}", _size(j), ", ".join(j.unlearned) or "–") for j in worth.judged]
+    rows = [(j.name, j.word, f"{j.error:.2f}", _size(j), ", ".join(j.unlearned) or "–") for j in judgement.judged]
     heads = ["table or relation", "verdict", "error", "rows", "domains not learned, or not well"]
     judged = table("Verdict on each table and relation", heads, rows, numeric=(2, 3))
     for word, colour in WORDS.items():
         judged = judged.replace(f"<td>{word}</td>", f'<td><span class="badge {colour}">{word}</span></td>')
-    advice = "".join(f"<li>{escape(text)}</li>" for text in worth.advice)
+    advice = "".join(f"<li>{escape(text)}</li>" for text in judgement.advice)
     change = f"<h3>What to change first</h3><ol>{advice}</ol>" if advice else ""
     return f'<div class="card">{intro}{judged}{change}</div>'
 

@@ -110,8 +110,8 @@ def bars(distribution: Distribution) -> str:
     """Draw one bar per value for the copy; a dot with a band for the noisy measurement."""
     codes = shown_codes(distribution, MOST_BARS)
     left, right, row = 104, 52, 20
-    reach = WIDTH - left - right
-    scale = reach / _top(distribution, codes)
+    span = WIDTH - left - right
+    scale = span / _top(distribution, codes)
     shares, parts = distribution.measured_shares, []
     for i, code in enumerate(codes):
         y = i * row
@@ -123,15 +123,15 @@ def bars(distribution: Distribution) -> str:
             f' class="synthetic" x="{left}" y="{y + 4}" width="{share * scale:.1f}" height="12" rx="2"/>'
         )
         if shares is not None:
-            parts.append(_mark_across(left, y + 10, float(shares[code]), float(distribution.band[code]), scale, reach))
+            parts.append(_mark_across(left, y + 10, float(shares[code]), float(distribution.band[code]), scale, span))
         parts.append(f'<text class="faint" x="{WIDTH}" y="{y + 14}" text-anchor="end">{percent(share)}</text>')
     parts.append(f'<line class="axis" x1="{left}" y1="0" x2="{left}" y2="{len(codes) * row}"/>')
     return svg(WIDTH, max(len(codes) * row, row), distribution.name, describe(distribution), "".join(parts))
 
 
-def _mark_across(left: float, y: float, share: float, band: float, scale: float, reach: float) -> str:
-    low, high = (float(np.clip(v * scale, 0, reach)) for v in (share - band, share + band))
-    at = float(np.clip(share * scale, 0, reach))
+def _mark_across(left: float, y: float, share: float, band: float, scale: float, span: float) -> str:
+    low, high = (float(np.clip(v * scale, 0, span)) for v in (share - band, share + band))
+    at = float(np.clip(share * scale, 0, span))
     return (
         f'<rect class="bandfill" x="{left + low:.1f}" y="{y - 8}" width="{max(high - low, 0):.1f}" height="16"/>'
         f'<circle class="dot" cx="{left + at:.1f}" cy="{y}" r="3.2"/>'

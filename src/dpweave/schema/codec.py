@@ -190,17 +190,17 @@ class Codec:
         if not self.domain.spots:
             return edges[codes], edges[codes + 1]
         start, end = (np.array([to_axis(kind, s[i]) for s in self.domain.spots], dtype=number) for i in (0, 1))
-        home = np.searchsorted(edges, start, side="right") - 1
-        bare = np.setdiff1d(np.arange(self.domain.cells), home)
+        cell = np.searchsorted(edges, start, side="right") - 1
+        bare = np.setdiff1d(np.arange(self.domain.cells), cell)
         start, end = np.append(start, edges[bare]), np.append(end, edges[bare + 1])
         weight = np.append([s[2] for s in self.domain.spots], np.ones(len(bare)))
         order = np.argsort(start)
-        home = np.append(home, bare)[order]
+        cell = np.append(cell, bare)[order]
         # Every bin is a stretch of length 1, shared by its spots.
-        part = weight[order] / np.bincount(home, weights=weight[order])[home]
-        first = np.searchsorted(home, np.arange(self.domain.cells))
+        part = weight[order] / np.bincount(cell, weights=weight[order])[cell]
+        first = np.searchsorted(cell, np.arange(self.domain.cells))
         within = np.cumsum(part) - part
-        ends = home + np.minimum(within - within[first][home] + part, 1.0)
+        ends = cell + np.minimum(within - within[first][cell] + part, 1.0)
         chosen = np.minimum(np.searchsorted(ends, codes + rng.random(len(codes)), side="right"), len(order) - 1)
         chosen = order[np.clip(chosen, first[codes], np.append(first[1:], len(order))[codes] - 1)]
         return start[chosen], end[chosen]

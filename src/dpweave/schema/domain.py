@@ -73,8 +73,8 @@ class Bins:
         if self.learned not in (None, "well", "coarse", "not"):
             raise PlanError(f"bins are learned 'well', 'coarse' or 'not', and never {self.learned!r}")
         for start, end, weight in self.spots:
-            home = bisect_right(self.edges, start) - 1
-            if home < 0 or home == self.cells or not start < end <= self.edges[home + 1]:  # type: ignore[operator]
+            cell = bisect_right(self.edges, start) - 1
+            if cell < 0 or cell == self.cells or not start < end <= self.edges[cell + 1]:  # type: ignore[operator]
                 raise PlanError(f"the spot from {start} to {end} does not lie inside one bin")
             if not 0 < weight < math.inf:
                 raise PlanError(

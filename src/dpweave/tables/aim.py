@@ -125,8 +125,8 @@ class AIM:
         earned = min(1.0, (purse.rho - purse.left + rho) / purse.rho)
         limit = earned * session.limit
         larger = [c for c in weights if len(c) > 1 and session.admits(session.reduction.variables(c), limit)]
-        told = {column for clique in larger for column in clique}
-        return [c for c in weights if len(c) == 1 and c[0] not in told] + larger
+        covered = {column for clique in larger for column in clique}
+        return [c for c in weights if len(c) == 1 and c[0] not in covered] + larger
 
 
 def closure(session: Session) -> dict[Columns, float]:
@@ -149,7 +149,7 @@ def closure(session: Session) -> dict[Columns, float]:
         for subset in combinations(clique, k)
         if reduction.cells(subset) <= session.structure.max_cells
     }
-    reach = {c: sum(weight for clique, weight in workload.items() if c in clique) for c in columns}
+    weight_of = {c: sum(weight for clique, weight in workload.items() if c in clique) for c in columns}
     candidates: dict[Columns, float] = {}
     used = 0
     for clique in sorted(small, key=lambda c: (reduction.cells(c), c)):
@@ -157,7 +157,7 @@ def closure(session: Session) -> dict[Columns, float]:
         if used > MAX_PREDICTED:
             break
         # The sum over the workload of the columns shared is a sum over columns of the workload that has them.
-        candidates[clique] = sum(reach[column] for column in clique)
+        candidates[clique] = sum(weight_of[column] for column in clique)
     return graded(candidates)
 
 

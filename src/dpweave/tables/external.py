@@ -53,8 +53,8 @@ class ExternalTable:
     added: tuple[Added, ...] = ()
 
     @property
-    def brought(self) -> int:
-        """Number of rows as they were brought."""
+    def given_rows(self) -> int:
+        """Number of external rows as they were given."""
         return _length(self.codes)
 
     def marginal(self, columns: Columns) -> FloatArray:
@@ -63,19 +63,19 @@ class ExternalTable:
             if column not in self.shape:
                 raise UsageError(f"no column {column!r}; {nearest(column, self.shape)}")
         dims = tuple(self.shape[column] for column in columns)
-        flat = np.zeros(self.brought, dtype=np.int64)
+        flat = np.zeros(self.given_rows, dtype=np.int64)
         for column, dim in zip(columns, dims, strict=True):
             flat = flat * dim + self._picture[column]
         counts = np.bincount(flat, minlength=math.prod(dims)).reshape(dims)
-        return np.multiply(counts, self.rows / max(self.brought, 1), dtype=np.float64)
+        return np.multiply(counts, self.rows / max(self.given_rows, 1), dtype=np.float64)
 
     @cached_property
     def _picture(self) -> dict[str, IntArray]:
-        return self.sample(self.brought, np.random.default_rng(0))
+        return self.sample(self.given_rows, np.random.default_rng(0))
 
     def sample(self, rows: int, rng: np.random.Generator) -> dict[str, IntArray]:
         """Every row equally often as far as ``rows`` goes round, the rest drawn without replacement; shuffled."""
-        size = self.brought
+        size = self.given_rows
         if rows < 0 or (rows > 0 and size == 0):
             raise UsageError(f"cannot sample {rows} rows from {size}")
         whole, rest = divmod(rows, size) if size else (0, 0)
@@ -95,7 +95,7 @@ class ExternalTable:
         return values_of(LEARNER.wire(problem, added.pairs, rng=rng, degrees=degrees), rows)
 
     def state(self) -> tuple[dict[str, object], dict[str, npt.NDArray[Any]]]:
-        """JSON facts, one array per column that was brought, one per marginal that was measured."""
+        """JSON facts, one array per column that was given, one per marginal that was measured."""
         every = [(i, m) for i, a in enumerate(self.added) for m in (a.single, *a.pairs)]
         state: dict[str, object] = {
             "rows": self.rows,

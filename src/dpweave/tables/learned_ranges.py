@@ -87,12 +87,12 @@ class Look:
 
     def agreed(self, wide: Look) -> Look:
         """Change counts as little as agrees with an earlier look, whose cells these lie in: least squares."""
-        home = np.searchsorted(wide.points, self.points[:-1], side="right") - 1
-        cells = np.bincount(home, minlength=len(wide.counts))
-        sums = np.bincount(home, self.counts, minlength=len(wide.counts))
+        wide_cell = np.searchsorted(wide.points, self.points[:-1], side="right") - 1
+        cells = np.bincount(wide_cell, minlength=len(wide.counts))
+        sums = np.bincount(wide_cell, self.counts, minlength=len(wide.counts))
         own = self.sigma**2 * cells
         gain = (wide.counts - sums) * own / (own + wide.sigma**2) / cells
-        return replace(self, counts=self.counts + gain[home], inside=tuple(cells.tolist()), before=wide.sigma)
+        return replace(self, counts=self.counts + gain[wide_cell], inside=tuple(cells.tolist()), before=wide.sigma)
 
     def running_noise(self, *, back: bool) -> FloatArray:
         r"""Standard deviation of the count of the first k cells, or the last k, for k = 0, 1, and so on.

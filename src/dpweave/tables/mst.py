@@ -76,7 +76,7 @@ class MST:
         with noisy choices), and their worth.
         """
         predicted = session.predictions(list(pairs))
-        candidates = [Candidate(pair, predicted[pair], worth) for pair, worth in pairs.items()]
+        candidates = [Candidate(pair, predicted[pair], importance) for pair, importance in pairs.items()]
         group = {column: i for i, column in enumerate(session.columns)}
         joins = _joins(session.columns, pairs)
         each = self.selection * session.purse.rho / joins
@@ -97,19 +97,19 @@ class MST:
 
 def small_pairs(session: Session) -> dict[Columns, float]:
     """Pairs of modelled columns and their worth: within the size limits, smallest first until memory is full."""
-    worth = _worth(session)
+    importance = _importance(session)
     kept: dict[Columns, float] = {}
     used = 0
-    for pair in sorted(worth, key=session.reduction.cells):
+    for pair in sorted(importance, key=session.reduction.cells):
         cells = session.reduction.cells(pair)
         used += cells
         if cells > session.structure.max_cells or used > MAX_PREDICTED:
             break
-        kept[pair] = worth[pair]
+        kept[pair] = importance[pair]
     return graded(kept)
 
 
-def _worth(session: Session) -> dict[Columns, float]:
+def _importance(session: Session) -> dict[Columns, float]:
     """The workload's weight on each pair that some set of it holds; without a workload all pairs count alike."""
     if session.structure.workload is None:
         return dict.fromkeys(combinations(session.columns, 2), 1.0)

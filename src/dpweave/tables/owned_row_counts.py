@@ -101,11 +101,11 @@ def combined(direct: Rows, owners: Rows, marginal: NoisyMarginal, edges: tuple[i
     rows = empty * without + (1 - empty) * within
     # Nothing but the direct count tells how many rows a tail has; and one that is taken
     # for empty may hold what would fit best.
-    told, room = direct.sigma * below.sigma / spread, chosen.SIGNIFICANT * direct.sigma
-    error = math.hypot(math.sqrt(empty) * told, math.sqrt(1 - empty) * direct.sigma, within - without)
+    known, room = direct.sigma * below.sigma / spread, chosen.SIGNIFICANT * direct.sigma
+    error = math.hypot(math.sqrt(empty) * known, math.sqrt(1 - empty) * direct.sigma, within - without)
     rows = min(max(rows, direct.rows - room), direct.rows + room)
     loose = (
-        empty * chosen.SIGNIFICANT * math.hypot(told, rows * owners.sigma / most)
+        empty * chosen.SIGNIFICANT * math.hypot(known, rows * owners.sigma / most)
     )  # rows of each owner, by both their numbers
     return Rows(rows, min(error, direct.sigma), loose)
 

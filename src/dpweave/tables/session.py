@@ -268,11 +268,11 @@ def polish(session: Session, progress: Callable[[str, float], None]) -> Graphica
     return session.finish()
 
 
-def graded(worth: Mapping[Columns, float]) -> dict[Columns, float]:
+def graded(importance: Mapping[Columns, float]) -> dict[Columns, float]:
     """Scale weights to where choices tell them apart: they are rounded to 1/1024 there, and none may come to nothing.
 
     >>> graded({("a",): 2.0, ("b",): 1.0, ("c",): 1e-9})
     {('a',): 1024.0, ('b',): 512.0, ('c',): 0.0009765625}
     """
-    largest = max(worth.values(), default=1.0)
-    return {columns: max(weight / largest * GRADES, 1 / GRADES) for columns, weight in worth.items()}
+    largest = max(importance.values(), default=1.0)
+    return {columns: max(weight / largest * GRADES, 1 / GRADES) for columns, weight in importance.items()}

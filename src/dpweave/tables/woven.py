@@ -155,10 +155,10 @@ class Woven:
             progress("woven", 1.0)
             return woven(max(float(total.counts), 0.0) if rows is None else rows, (), ())
         workload = None if structure.workload is None else _inner(made, structure.workload)
-        worth = _worth(columns, workload, _inner(made, structure.linked))
-        room = {c: w for c, w in worth.items() if _cells(window.shape, made.outer(c)) <= structure.max_cells}
-        told = {c for clique in room for c in clique}
-        room |= {(c,): min(worth.values()) for c in columns if c not in told}
+        importance = _importance(columns, workload, _inner(made, structure.linked))
+        room = {c: w for c, w in importance.items() if _cells(window.shape, made.outer(c)) <= structure.max_cells}
+        covered = {c for clique in room for c in clique}
+        room |= {(c,): min(importance.values()) for c in columns if c not in covered}
         shares = [(w * _cells(made.shape, c)) ** (2 / 3) for c, w in room.items()]
         progress("measuring columns and pairs", 0.5)
         found = window.measure([made.outer(c) for c in room], rho=purse.rest(), weights=shares)
@@ -207,7 +207,7 @@ def seen_through_links(
     return {(*s, degree): n for i, n in entered.items() if n > 0 for s in combinations(columns, i)}
 
 
-def _worth(
+def _importance(
     columns: Sequence[str], workload: Mapping[Columns, float] | None, linked: Mapping[Columns, float]
 ) -> dict[Columns, float]:
     """Weights of the columns and pairs to measure, in the order of weaving; without a workload all count alike.
@@ -222,8 +222,8 @@ def _worth(
     scale = sum(every.values()) / max(sum(seen.values()), 1e-300)
     out = every | {s: every.get(s, 0.0) + scale * w for s, w in seen.items()}
     least = min(out.values(), default=1.0)
-    told = {c for clique in out for c in clique}
-    return out | {(c,): least for c in columns if c not in told}
+    covered = {c for clique in out for c in clique}
+    return out | {(c,): least for c in columns if c not in covered}
 
 
 def _lent(columns: Sequence[str], workload: Mapping[Columns, float]) -> dict[Columns, float]:

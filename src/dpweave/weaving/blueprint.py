@@ -50,13 +50,13 @@ class Blueprint:
     """
 
     def whole(self, table: str) -> float:
-        """Rows of a table at scale 1: a public number, those that were brought, where
+        """Rows of a table at scale 1: a public number, those that were given, where
         it was made elsewhere, else its noisy size.
         """
         fitted, declared = self.tables.get(table), self.plan.table[table].public_rows
         if declared is not None:
             return float(declared)
-        return float(fitted.brought) if isinstance(fitted, ExternalTable) else self.sizes[table]
+        return float(fitted.given_rows) if isinstance(fitted, ExternalTable) else self.sizes[table]
 
     def share(self, table: str, key: str) -> float:
         """Share of rows whose foreign key leads somewhere."""

@@ -90,8 +90,8 @@ class LinkProblems:
             same_table=same,
             left_may_repeat=self._may_repeat(relation),
             ordered={n: codec.ordered for n, codec in codecs.items()},
-            home=unit_groups(self._state, relation.table, key, rows) if relation.joint is None else None,
-            reach={**ways, **more},
+            units=unit_groups(self._state, relation.table, key, rows) if relation.joint is None else None,
+            presence={**ways, **more},
             parts=self._state.parts_of(relation.table, key),
         )
         return problem, rows
@@ -167,7 +167,7 @@ class LinkProblems:
         of others, the same for all columns of one way.
         """
         codes = {n: self._state.seen(base, a)[rows] for n, a in attributes.items()}
-        reach: dict[str, tuple[str, float]] = {}
+        presence: dict[str, tuple[str, float]] = {}
         for needed in {self._plan.promise.required(base, a.path) for a in attributes.values()} - {()}:
             there = self._state.position(base, needed)[rows] >= 0
             if there.all() or not there.any():
@@ -176,8 +176,8 @@ class LinkProblems:
             donor = np.where(there, np.arange(len(rows)), rng.choice(np.flatnonzero(there), len(rows)))
             for n, a in attributes.items():
                 if self._plan.promise.required(base, a.path) == needed:
-                    codes[n], reach[n] = codes[n][donor], (".".join((way, *needed)), float(there.mean()))
-        return codes, reach
+                    codes[n], presence[n] = codes[n][donor], (".".join((way, *needed)), float(there.mean()))
+        return codes, presence
 
     def _may_repeat(self, relation: Relation) -> bool:
         """Whether rows may be chosen anew for their owners: not those made elsewhere,

@@ -142,11 +142,11 @@ def divide(plan: Plan, rows: Mapping[str, float]) -> tuple[int, frozenset[str]]:
     count = -int(-sum(values.values()) // PART_VALUES)
     if count <= 1:
         return 1, frozenset()
-    common = _brought_along(plan, frozenset())
+    common = _with_targets(plan, frozenset())
     owners = {plan.database[t].key[k].target for t, k in plan.promise.owning.items()}
     for name in sorted(plan.promise.protected, key=lambda n: values[n]):
         if plan.promise.graph.incoming(name) and (name not in owners or rows[name] < FEW * count):
-            more = _brought_along(plan, common | {name})
+            more = _with_targets(plan, common | {name})
             if sum(values[n] for n in more - common) <= PART_VALUES:
                 common = more
     return (1, frozenset()) if common == set(private) else (count, common)
@@ -165,7 +165,7 @@ def pilot(plan: Plan, rows: Mapping[str, float]) -> tuple[Part, frozenset[str]]:
     return Part(0, count), common if count > 1 else frozenset()
 
 
-def _brought_along(plan: Plan, common: frozenset[str]) -> frozenset[str]:
+def _with_targets(plan: Plan, common: frozenset[str]) -> frozenset[str]:
     """All private tables that are common if these are."""
     whole = {*common, *plan.public}
     size = -1

@@ -152,7 +152,7 @@ def move_in(state: WeavingState, relation: Relation, fits: Fits, problem: LinkPr
 
     Only rows move that lead to nobody within their unit and that nobody is led to yet.
     """
-    name, fit, groups = relation.table, fits.get((relation.table, relation.key)), problem.home
+    name, fit, groups = relation.table, fits.get((relation.table, relation.key)), problem.units
     compiled = state.plan.compile()
     own = compiled.relation[name, state.plan.promise.owning[name]]
     owners = state.links[name, own.key]

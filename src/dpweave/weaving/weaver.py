@@ -120,7 +120,7 @@ class Weaver:
             for planned in self._plan.table[name].keys:
                 # Counted again: links that ran in a circle may have found no other.
                 if planned.within and planned.acyclic:
-                    self._bring_home(name, planned.key.name)
+                    self._move_into_unit(name, planned.key.name)
             self._leave_out(name)
             separate(self._state, name, (self._plan.database[name].primary_key, *self._plan.database[name].unique))
             keep_numbered(self._state, name)
@@ -185,7 +185,7 @@ class Weaver:
         self._bring_together(relation)
         for name in names:
             if self._plan.table[relation.table].key[name].within:
-                self._bring_home(relation.table, name)
+                self._move_into_unit(relation.table, name)
             elif table.key[name].target == relation.table:
                 lead_away_from_itself(self._state, relation.table, table.key[name])
             if not table.is_nullable(table.key[name]):
@@ -201,7 +201,7 @@ class Weaver:
             if problem is not None:
                 move_in(self._state, relation, self.fits, problem, rows)
 
-    def _bring_home(self, name: str, key: str) -> None:
+    def _move_into_unit(self, name: str, key: str) -> None:
         """Let no row lead out of its unit, and count those that found no partner there."""
         lead_within_units(self._state, name, key)
         alone = int((self._state.links[name, key][self._state.with_target(name, key)] < 0).sum())

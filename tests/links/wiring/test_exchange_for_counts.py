@@ -23,8 +23,8 @@ def sparse(rows: int, rng: np.random.Generator) -> LinkProblem:
 
 def leaning() -> np.ndarray:
     """Frequencies of (result, band) with even margins and a clear leaning."""
-    lean = np.array([[1.6, 1.0, 0.4], [1.2, 1.0, 0.8], [0.8, 1.0, 1.2], [0.4, 1.0, 1.6]])
-    return lean / lean.sum()
+    odds = np.array([[1.6, 1.0, 0.4], [1.2, 1.0, 0.8], [0.8, 1.0, 1.2], [0.4, 1.0, 1.6]])
+    return odds / odds.sum()
 
 
 def counted(pairs: np.ndarray, problem: LinkProblem) -> np.ndarray:

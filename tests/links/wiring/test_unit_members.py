@@ -30,10 +30,10 @@ def test_no_row_takes_two_places_and_no_unit_gives_two_away(data: st.DataObject)
     left = data.draw(st.lists(st.tuples(st.integers(0, 5), colours), max_size=12))
     right = data.draw(st.lists(st.tuples(st.integers(0, 7), colours, st.booleans(), st.integers(0, 3)), max_size=20))
     units, a = (np.array([x[i] for x in left], dtype=np.int64) for i in range(2))
-    homes, b, free, time = (np.array([x[i] for x in right], dtype=np.int64) for i in range(4))
+    unit_of, b, free, time = (np.array([x[i] for x in right], dtype=np.int64) for i in range(4))
     timed = data.draw(st.booleans())
     seekers = Seekers({"a": a}, units, np.full(len(a), 2) if timed else None)
-    members = Members({"b": b}, homes, np.flatnonzero(free), time if timed else None)
+    members = Members({"b": b}, unit_of, np.flatnonzero(free), time if timed else None)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "BLOCK", data.draw(st.sampled_from([1, 9, 1 << 22])))
         found = choose_members(fit(1.0), seekers, members, rng=np.random.default_rng(0))
@@ -42,7 +42,7 @@ def test_no_row_takes_two_places_and_no_unit_gives_two_away(data: st.DataObject)
     assert set(found.unit) <= set(units)
     assert free[found.comes].all()
     assert free[found.leaves].all()
-    assert (homes[found.leaves] == found.unit).all()
+    assert (unit_of[found.leaves] == found.unit).all()
     assert not timed or (time[found.comes] < 2).all()
 
 
@@ -50,8 +50,8 @@ def test_who_suits_takes_the_place_as_often_as_it_is_likelier() -> None:
     """Two siblings of different colours lead to either as much as the mean of both says."""
     count = 4000
     unit, a = np.repeat(np.arange(count), 2), np.tile([0, 1], count)
-    homes, b = np.arange(3 * count) % count, np.random.default_rng(1).integers(0, 3, 3 * count)
-    members = Members({"b": b}, homes, np.arange(3 * count))
+    unit_of, b = np.arange(3 * count) % count, np.random.default_rng(1).integers(0, 3, 3 * count)
+    members = Members({"b": b}, unit_of, np.arange(3 * count))
     found = choose_members(fit(2.0), Seekers({"a": a}, unit), members, rng=np.random.default_rng(0))
     assert len(found.unit) == count
     shares = np.bincount(b[found.comes], minlength=3) / count

@@ -75,24 +75,24 @@ def _pivotal(flat: FloatArray, m: int, rng: np.random.Generator) -> IntArray:
     """Ordered pivotal sampling of ``m`` positions where no probability is within rounding error of 1."""
     if m == 0:
         return np.zeros(0, dtype=np.int64)
-    reach = np.cumsum(np.maximum(flat, 0.0) if flat.min() < 0.0 else flat)
-    end = float(reach[-1])
+    summed = np.cumsum(np.maximum(flat, 0.0) if flat.min() < 0.0 else flat)
+    end = float(summed[-1])
     width = end / m  # 1 up to rounding: borders follow the sum as it came out, so that the last entry ends at the last
     borders = np.arange(1, m + 1) * width
     borders[-1] = end
-    border = np.searchsorted(reach, borders, side="left")
-    inner_end = np.where(border > 0, reach[border - 1], 0.0)  # where the inner entries of a stratum end ...
-    inner_start = np.concatenate([[0.0], reach[border[:-1]]])  # ... and start
-    spill = np.maximum(reach[border] - borders, 0.0) / width
-    brought = np.concatenate([[0.0], spill[:-1]])
+    border = np.searchsorted(summed, borders, side="left")
+    inner_end = np.where(border > 0, summed[border - 1], 0.0)  # where the inner entries of a stratum end ...
+    inner_start = np.concatenate([[0.0], summed[border[:-1]]])  # ... and start
+    spill = np.maximum(summed[border] - borders, 0.0) / width
+    carried = np.concatenate([[0.0], spill[:-1]])
     inner = np.where(border > np.concatenate([[-1], border[:-1]]) + 1, np.maximum(inner_end - inner_start, 0.0), 0.0)
     inner /= width
     border_part = np.clip((borders - inner_end) / width, 0.0, 1.0)
     coins = rng.random((3, m))
     # The survivor of a stratum: an inner entry, or whoever lost at the border before.
-    from_inner = coins[0] * (brought + inner) < inner
+    from_inner = coins[0] * (carried + inner) < inner
     point = np.minimum(inner_start + coins[1] * (inner * width), np.nextafter(inner_end, 0.0))
-    at = np.searchsorted(reach, np.where(from_inner, point, inner_start), side="right")
+    at = np.searchsorted(summed, np.where(from_inner, point, inner_start), side="right")
     border_wins = coins[2] * (1.0 - spill) < border_part
     # Loser of border j: the border entry itself, or the stratum's survivor; -1 hands on the loser before.
     loser = np.where(border_wins, np.where(from_inner, at, -1), border)
@@ -123,36 +123,36 @@ def _ubs(x: FloatArray, m: int, rng: np.random.Generator) -> IntArray:
         return _draw(np.cumsum(x), np.array([0]), np.array([len(x)]), rng)
     if m == len(x):
         return np.arange(m)
-    reach = np.cumsum(x)
-    starts = _greedy_groups(reach)
+    summed = np.cumsum(x)
+    starts = _greedy_groups(summed)
     ends = np.append(starts[1:], len(x))
-    sums = reach[ends - 1] - np.where(starts > 0, reach[starts - 1], 0.0)
+    sums = summed[ends - 1] - np.where(starts > 0, summed[starts - 1], 0.0)
     if len(starts) < m:
         raise UsageError(f"probabilities fill {len(starts)} groups; {m} are needed")
     stays = np.ones(len(starts), dtype=bool)
     stays[_ubs(np.clip(1.0 - sums, 0.0, 1.0), len(starts) - m, rng)] = False
-    return _draw(reach, starts[stays], ends[stays], rng)
+    return _draw(summed, starts[stays], ends[stays], rng)
 
 
-def _greedy_groups(reach: FloatArray) -> IntArray:
+def _greedy_groups(summed: FloatArray) -> IntArray:
     """Where groups start, each as long as its sum does not pass 1 (up to rounding, so that sums of 1 stay together)."""
-    slack = 1.0 + 4.0 * np.spacing(reach[-1])
+    slack = 1.0 + 4.0 * np.spacing(summed[-1])
     starts, filled = [0], 0.0
     while True:
-        start = int(np.searchsorted(reach, filled + slack, side="right"))
-        if start >= len(reach):
+        start = int(np.searchsorted(summed, filled + slack, side="right"))
+        if start >= len(summed):
             return np.array(starts)
         start = max(start, starts[-1] + 1)
         starts.append(start)
-        filled = float(reach[start - 1])
+        filled = float(summed[start - 1])
 
 
-def _draw(reach: FloatArray, starts: IntArray, ends: IntArray, rng: np.random.Generator) -> IntArray:
+def _draw(summed: FloatArray, starts: IntArray, ends: IntArray, rng: np.random.Generator) -> IntArray:
     """One position from each group, by mass."""
-    low = np.where(starts > 0, reach[starts - 1], 0.0)
-    high = reach[ends - 1]
+    low = np.where(starts > 0, summed[starts - 1], 0.0)
+    high = summed[ends - 1]
     point = np.minimum(low + rng.random(len(starts)) * (high - low), np.nextafter(high, low))
-    return np.clip(np.searchsorted(reach, point, side="right"), starts, ends - 1)
+    return np.clip(np.searchsorted(summed, point, side="right"), starts, ends - 1)
 
 
 def cell_counts(b: FloatArray, multiplicity: FloatArray, rng: np.random.Generator) -> IntArray:
@@ -190,8 +190,8 @@ def categorical_round(b: FloatArray, rng: np.random.Generator) -> IntArray:
     sums = b.sum(axis=1)
     if (b < -1e-9).any() or (np.abs(sums - 1.0) > _SUM_TOLERANCE).any():
         raise UsageError("a row is not a distribution: entries must be non-negative and add up to 1")
-    reach = np.cumsum(np.maximum(b, 0.0), axis=1)
-    point = rng.random(len(b)) * reach[:, -1]
+    summed = np.cumsum(np.maximum(b, 0.0), axis=1)
+    point = rng.random(len(b)) * summed[:, -1]
     return np.asarray(
-        (reach <= np.minimum(point, np.nextafter(reach[:, -1], 0.0))[:, None]).sum(axis=1), dtype=np.int64
+        (summed <= np.minimum(point, np.nextafter(summed[:, -1], 0.0))[:, None]).sum(axis=1), dtype=np.int64
     )

@@ -82,7 +82,7 @@ def round_types(expected: FloatArray, totals: IntArray, rng: np.random.Generator
     for first, end in pairwise(blocks.tolist()):
         wanted = expected[first:end] * scale[first:end]
         total = totals[first:end]
-        # A column's carry is made good over the rows that expect its next two links, or what is left of them.
+        # A column's carry is added to the rows that expect its next two links, or what is left of them.
         ahead = np.maximum(wanted, np.minimum(left_over[first:end], _AHEAD))
         edges = np.cumsum(wanted * np.maximum(1 + carry / np.maximum(ahead, 1e-12), 0.0), axis=1)
         edges *= total / np.where(edges[:, -1:] > 0, edges[:, -1:], np.inf)

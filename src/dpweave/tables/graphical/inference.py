@@ -238,12 +238,12 @@ class Calibrated:
         return found
 
     @cached_property
-    def _home(self) -> dict[int, int]:
-        home: dict[int, int] = {}
+    def _clique_of(self) -> dict[int, int]:
+        clique_of: dict[int, int] = {}
         for c, clique in enumerate(self.engine.tree.cliques):
             for v in clique:
-                home.setdefault(v, c)
-        return home
+                clique_of.setdefault(v, c)
+        return clique_of
 
     @cached_property
     def _steps(self) -> dict[tuple[int, int], tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
@@ -275,7 +275,7 @@ class Calibrated:
     ) -> list[FloatArray]:
         """Joint law of (batch, variable ``a``, clique) for every clique."""
         size = self.engine.tree.sizes[a]
-        start = self._home[a]
+        start = self._clique_of[a]
         axis = self.engine.tree.cliques[start].index(a)
         dims = [1] * (marginals[start].ndim - 1)
         dims[axis] = size
@@ -309,7 +309,7 @@ class Calibrated:
         for v in range(prefix[-1] + 1, len(self.engine.tree.sizes)):
             key = (*prefix, v)
             if key in wanted:
-                c = self._home[v]
+                c = self._clique_of[v]
                 axis = self.engine.tree.cliques[c].index(v) + 2
                 joint = joints[c]
                 marginal = np.add.reduce(joint, axis=tuple(i for i in range(2, joint.ndim) if i != axis))

@@ -106,22 +106,22 @@ def junction_tree(sizes: Sequence[int], cliques: Iterable[Iterable[int]]) -> Jun
     members: list[list[int]] = []
     parents: list[int] = []
     separators: list[Variables] = []
-    home: dict[int, int] = {}
+    clique_of: dict[int, int] = {}
     for v, around in reversed(order):
         near = _bits(around)
         if not near:
-            home[v] = len(members)
+            clique_of[v] = len(members)
             members.append([v])
             parents.append(-1)
             separators.append(())
             continue
-        parent = home[min(near, key=position.__getitem__)]
+        parent = clique_of[min(near, key=position.__getitem__)]
         inside = set(near)
         if inside == set(members[parent]):
             members[parent].append(v)
-            home[v] = parent
+            clique_of[v] = parent
             continue
-        home[v] = len(members)
+        clique_of[v] = len(members)
         separator = tuple(u for u in members[parent] if u in inside)
         members.append([*separator, v])
         parents.append(parent)
