@@ -38,16 +38,8 @@ def runnable():
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory):
-    """What ``dpweave demo`` leaves behind, as printed in README and quick start."""
-    folder = tmp_path_factory.mktemp("shown")
-    subprocess.run([sys.executable, "-m", "dpweave.cli", "demo", "--quiet"], cwd=folder, check=True)
-    return folder / "dpweave-demo"
-
-
-@pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
-    """The files that the other pages take for granted: a small shop, its plan, a model, a ledger, a copy."""
+    """What pages take for granted: a shop (smaller than ``dpweave demo`` makes it), its plan, a model, a ledger, a copy."""
     folder = tmp_path_factory.mktemp("prepared") / "out"
     demo.run(folder, rows=3000)
     (folder / demo.MODEL).rename(folder / "shop.dpw")
@@ -55,14 +47,12 @@ def prepared(tmp_path_factory):
 
 
 @pytest.fixture
-def workshop(request, tmp_path):
+def workshop(prepared, tmp_path):
     """Return a folder to run a page in, and the environment in which ``dpweave`` is a command."""
 
     def make(page):
-        if page.name in STARTS_WITH_THE_DEMONSTRATION:
-            shutil.copytree(request.getfixturevalue("shown"), tmp_path / "work" / "dpweave-demo")
-        else:
-            shutil.copytree(request.getfixturevalue("prepared"), tmp_path / "work")
+        shown = "dpweave-demo" if page.name in STARTS_WITH_THE_DEMONSTRATION else "."
+        shutil.copytree(prepared, tmp_path / "work" / shown)
         command = tmp_path / "bin" / "dpweave"
         command.parent.mkdir()
         command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -W error -m dpweave.cli "$@"\n')
@@ -80,7 +70,7 @@ def test_every_block_of_code_runs_as_printed(page, workshop):
     for language, text in blocks(page, "sh", "python"):
         if language == "python":
             python.append(text)
-        elif text.strip() not in ("make demo", "dpweave demo"):  # the fixture has done just that
+        elif text.strip() not in ("make demo", "dpweave demo"):  # the fixture has done that
             _run(["sh", "-e", "-c", text], folder, environment)
     if python:
         _run([sys.executable, "-W", "error", "-c", "\n".join(python)], folder, environment)

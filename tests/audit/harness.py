@@ -32,6 +32,12 @@ if TYPE_CHECKING:
 MISS = 0.0005
 """Probability with which either confidence bound may miss."""
 
+TOGETHER = 50
+"""Counts in one call: asking costs more time than noise does."""
+
+Opened = list[tuple[list[Curator], list[Any]]]
+"""Curators of both databases, and what they count exactly, for the salts that tell most."""
+
 DELTAS = (1e-3, 3e-3, 0.01, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
 
 
@@ -110,27 +116,34 @@ def collect(
     *,
     count: bool = True,
     choose: bool = False,
+    curators: Opened | None = None,
 ) -> tuple[Runs, Runs, float]:
     """``runs`` runs on either database, over the salts that move the marginal most, and
     what a run costs the unit's table.
 
     A run counts, or chooses, or both. One question at a time tells more: what the other one costs would
-    hide a fault behind twice the claim.
+    hide a fault behind twice the claim. ``curators`` are those that were opened before, if any.
     """
-    opened = []
+    worst = opened(pair, change) if curators is None else curators
+    before = worst[0][0][0].spent.rho.get(pair.unit, 0.0)
+    out = (Runs(), Runs())
+    for both, exact in worst:
+        for curator, mine, into in zip(both, exact, out, strict=True):
+            _run(pair, curator, mine, exact, runs // len(worst), into, count=count, choose=choose)
+    cost = (worst[0][0][0].spent.rho[pair.unit] - before) / (runs // len(worst))
+    return (*out, cost)
+
+
+def opened(pair: Pair, change: Callable[[Curator, Rows], None] | None = None) -> Opened:
+    """Curators of both databases and what they count exactly, with the salts that move the marginal most."""
+    found = []
     for i in range(pair.salts):
         both = [open_curator(pair, rows, salt=f"salt{i}", change=change) for rows in (pair.one, pair.zero)]
         exact = [c._counts.marginals(pair.view, [pair.columns])[0] for c in both]
         moved = float("inf") if exact[0].shape != exact[1].shape else float(((exact[0] - exact[1]) ** 2).sum())
-        opened.append((moved, i, both, exact))
-    opened.sort(key=lambda o: -o[0])
-    worst = opened[: max(1, pair.salts // 4)]
-    out = (Runs(), Runs())
-    for _, _, both, exact in worst:
-        for curator, mine, into in zip(both, exact, out, strict=True):
-            _run(pair, curator, mine, exact, runs // len(worst), into, count=count, choose=choose)
-    cost = worst[0][2][0].spent.rho[pair.unit] / (runs // len(worst))
-    return (*out, cost)
+        found.append((moved, both, exact))
+    found.sort(key=lambda o: -o[0])
+    return [(both, exact) for _, both, exact in found[: max(1, pair.salts // 4)]]
 
 
 def _run(
@@ -148,19 +161,23 @@ def _run(
     guesses = [e if e.shape == mine.shape else np.zeros(mine.shape) for e in exact]
     candidates = [Candidate(pair.columns, g.astype(float)) for g in guesses]
     line, middle = (exact[0] - exact[1], (exact[0] + exact[1]) / 2) if same else (None, None)
-    for _ in range(runs):
-        kind: list[Hashable] = []
-        projection = 0.0
-        if count:
-            (noisy,) = curator.measure(pair.view, [pair.columns], what="audit", rho=pair.rho)
-            kind += [noisy.sigma, noisy.counts.shape]
-            projection = 0.0 if line is None else float(((noisy.counts - middle) * line).sum()) / noisy.sigma**2
-        if choose:
-            kind.append(curator.select(pair.view, candidates, what="audit", rho=pair.rho))
+    for start in range(0, runs, TOGETHER):
+        together = min(TOGETHER, runs - start)
+        counted: Sequence[Any] = [None] * together
+        if count:  # the same question many times over, each with noise of its own
+            counted = curator.measure(pair.view, [pair.columns] * together, what="audit", rho=pair.rho * together)
+        for noisy in counted:
+            kind: list[Hashable] = []
+            projection = 0.0
+            if noisy is not None:
+                kind += [noisy.sigma, noisy.counts.shape]
+                projection = 0.0 if line is None else float(((noisy.counts - middle) * line).sum()) / noisy.sigma**2
+            if choose:
+                kind.append(curator.select(pair.view, candidates, what="audit", rho=pair.rho))
+            into.kind.append(tuple(kind))
+            into.projection.append(projection)
         curator.release.measured.clear()
         curator.release.selected.clear()
-        into.kind.append(tuple(kind))
-        into.projection.append(projection)
 
 
 def audit(one: Runs, zero: Runs, claim: Callable[[float], float], *, deltas: Sequence[float] = DELTAS) -> Verdict:
