@@ -279,7 +279,7 @@ def movie_popularity(
 ) -> tuple[np.ndarray | None, float]:
     """How often each movie is rated, as a fit counts it (docs/proofs, Theorem 5), and what that costs."""
     movies = len(data.right["is_war"])
-    share = share_for(rho=rho, l2=math.sqrt(bound), mean=len(view) / movies)
+    share = share_for(rho=rho, l2=math.sqrt(bound), mean=len(view) / movies, targets=movies)
     if not share:
         return None, 0.0
     window = ArrayWindow({"movie": view[:, 1]}, {"movie": movies}, l1=bound, l2=math.sqrt(bound), seed=seed + 2)

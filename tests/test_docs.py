@@ -39,7 +39,7 @@ def runnable():
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
-    """What pages take for granted: a shop (smaller than ``dpweave demo`` makes it), its plan, a model, a ledger, a copy."""
+    """What pages take for granted: a shop smaller than the demonstration's, its plan, a model, a ledger, a copy."""
     folder = tmp_path_factory.mktemp("prepared") / "out"
     demo.run(folder, rows=3000)
     (folder / demo.MODEL).rename(folder / "shop.dpw")

@@ -57,12 +57,10 @@ LEAST_PART = 0.25
 less is not asked for: small ones need little and may be all there is of a column."""
 
 WORTHWHILE = 0.05
-"""Part of the budget that sets of columns of one size must get to be asked for at all."""
+"""A part that is worth another step: of the budget, for sets of columns of one size to be asked for; of what groups of
+degrees explain, for one more group."""
 
 # -- What is taken for granted before counts are seen ------------------------------------------------------------------
-
-UNKNOWN_VARIANCE = 1.0
-"""Variance of the cells of a column of which nothing is known, relative to even ones."""
 
 SELECTIVE_VARIANCE = 0.25
 """The same for a column that may decide who is linked to: fathers by age, films by genre."""
@@ -85,17 +83,10 @@ MEMBER_DOUBT = 3.0
 LINES_DOUBT = 1.5
 """Spread of the log variance of linear effects around that of their order, and of one around the others."""
 
-LINKS_DOUBT = 0.1
-"""Relative error of numbers that are taken as known before they are seen: links of a view, what clipping leaves."""
-
-PRESENCE_DOUBT = 0.2
-"""Error of the share of links that lead on to further rows, before counts show it."""
-
-ROWS_DOUBT = 0.03
-"""Relative error of the rows of a cell that a model predicts."""
-
-BUCKETS_DOUBT = 0.05
-"""Relative error of a sum of degrees that were counted in buckets wider than one degree."""
+DOUBT = 0.1
+"""Relative error of what is taken as known before counts show it: links of a view, rows of a cell that a model predicts,
+how many lead further on, what clipping leaves (never taken for less), sums of degrees in buckets. Three of these were
+tried with a third, a half and twice as much, without a difference (``benchmarks/chosen.py``, eight copies)."""
 
 DECLARED_DOUBT = 0.5
 """Relative error of a number of rows that a plan declares. It matters only where noise is of the size of the table.
@@ -133,9 +124,6 @@ ROOM = 1.15
 KEPT = 0.3
 """Length of the code of all rows in a centred unit sum, relative to all others: enough to be seen, and next to nothing
 of the clip."""
-
-UNSURE = 1.0
-"""By which part of itself a share that public rows suggest may differ from units' own."""
 
 UNFELT = 0.5
 """Noise below this part of what chance does to counts is not worth the price of clipping."""
@@ -188,14 +176,8 @@ more budget. Differences below this part are not worth a word."""
 NEXT_TO_NOTHING = 1e-3
 """A part that nobody would miss: it stands for values that were never seen, so that nothing is divided by nothing."""
 
-LEAST_LEFT = 0.05
-"""Part of a count that corrections leave at least."""
-
 START = 0.3
 """Standard deviations that an empty cell is taken to hold where the estimation of a table starts."""
-
-CUT_GAIN = 1.05
-"""How much more of the degrees a further group must explain to be one."""
 
 CLIFF = 10.0
 """A rise of the density between buckets of degrees, as a factor, that is taken for the start of a distribution."""
@@ -205,9 +187,6 @@ UNEVEN = 3.0
 
 CLEAR = 0.6
 """An ordered column says what comes first if this many more links run one way along it than the other."""
-
-CLEAR_LINKS = 20
-"""Links from which on that is looked at."""
 
 # -- How finely values and degrees are divided -------------------------------------------------------------------------
 

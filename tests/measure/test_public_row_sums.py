@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpweave import chosen
 from dpweave.links.degrees import Degrees
 from dpweave.links.evidence import evidence
 from dpweave.links.fit_inputs import FitInputs, _averaged
@@ -446,7 +445,7 @@ def test_all_links_are_counted_with_noise_and_scaling_in_balance():
         {"kind": margin},
         units=window.units,
         sets=[("kind",)],
-        taste=chosen.UNSURE,
+        taste=1.0,
     )
     narrow = unit_sums.question((), [("kind",)])
 

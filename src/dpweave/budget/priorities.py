@@ -52,8 +52,13 @@ class Priority:
     beside: Priority | None = None
 
     @classmethod
-    def of(cls, *, weight: float, marginals: int, cells: float, moved: float, rows: float, variance: float) -> Priority:
-        """Work out a and ρ₀ as in the module's formulas."""
+    def of(
+        cls, *, weight: float, marginals: int, cells: float, moved: float, rows: float, variance: float = 1.0
+    ) -> Priority:
+        """Work out a and ρ₀ as in the module's formulas.
+
+        Cells vary by ``variance``, relative to even ones: by as much as they are large, where nothing is known of them.
+        """
         error = min(math.sqrt(variance * cells), 2.0)
         noise = moved * cells * math.sqrt(marginals / 2) / rows
         return cls(weight, error, max((noise / error) ** 2, 1e-300))
@@ -79,7 +84,7 @@ def shares(priorities: Sequence[Priority], *, rho: float) -> list[float]:
     below a quarter of an even part.
 
     >>> few, many = (
-    ...     Priority.of(weight=1, marginals=4, cells=20, moved=d, rows=10_000, variance=1.0) for d in (1, 8)
+    ...     Priority.of(weight=1, marginals=4, cells=20, moved=d, rows=10_000) for d in (1, 8)
     ... )
     >>> [round(s, 2) for s in shares([few, many], rho=1.0)]  # as 1 to 8^(2/3) = 4, but for the least part
     [0.28, 0.72]
@@ -108,7 +113,6 @@ def table_priority(plan: CompiledPlan, name: str, *, way: Way, weight: float) ->
         cells=_typical(sizes),
         moved=moved(plan, View.of_table(name, columns), own[:1], way=way),
         rows=table.seen_rows,
-        variance=chosen.UNKNOWN_VARIANCE,
     )
 
 
@@ -156,7 +160,6 @@ def relation_priority(
             cells=_typical([math.prod(sizes.get(c, 1) for c in columns) for columns in favoured]),
             moved=max(moved(plan, relation.view, columns, way=way) for columns in favoured),
             rows=rows,
-            variance=chosen.UNKNOWN_VARIANCE,
         )
         much = sum(favoured.values()) * rest.weight * rest.error / declared.error
         parts.append(replace(declared, weight=much))

@@ -144,7 +144,7 @@ def telling_cuts(edges: Sequence[int], shares: FloatArray, *, rows: float, noise
         more = best(found)
         for _ in range(2 * len(more)):
             more = best(more[1:])
-        if explained(more) < chosen.CUT_GAIN * explained(found):
+        if explained(more) < (1 + chosen.WORTHWHILE) * explained(found):
             break
         found = more
     return tuple(edges[i] for i in sorted(found))

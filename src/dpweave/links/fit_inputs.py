@@ -103,7 +103,7 @@ class FitInputs:
             self.right,
             units=units,
             sets=list(sets),
-            taste=chosen.UNSURE if self.left_known else None,
+            taste=1.0 if self.left_known else None,
         )
 
     def centre(self, columns: Columns) -> Centre | None:
@@ -131,7 +131,7 @@ class FitInputs:
         share, blur = math.prod(ways.values()), (noise / self.links) ** 2
         if not ways or blur == math.inf:
             return share
-        likely = (total / self.links * chosen.PRESENCE_DOUBT**2 + share * blur) / (chosen.PRESENCE_DOUBT**2 + blur)
+        likely = (total / self.links * chosen.DOUBT**2 + share * blur) / (chosen.DOUBT**2 + blur)
         return min(max(likely, share / 10), 1.0)
 
     @property
@@ -248,7 +248,7 @@ class Stage:
             for s, t in tables.items()
             if t.blur is None and not any(c in present for c in s.columns)
         ]
-        prior = 1 / (chosen.LINKS_DOUBT * scene.links) ** 2
+        prior = 1 / (chosen.DOUBT * scene.links) ** 2
         best = (scene.links * prior + sum(t * w for t, w in totals)) / (prior + sum(w for _, w in totals))
         return cls(scene, tables, left, right, np.multiply.outer(p, q), max(best, 1.0))
 

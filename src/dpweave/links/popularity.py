@@ -111,7 +111,7 @@ def _by_columns(observed: FloatArray, columns: Mapping[str, IntArray]) -> FloatA
     varying = {c: codes for c, codes in columns.items() if 1 < shape[c] <= COEFFICIENTS}
     off = observed - 1.0
     effect = float((off**2).mean()) * tilts(off, varying, shape)
-    base = np.maximum(1.0 + effect - effect.mean(), chosen.LEAST_LEFT)
+    base = np.maximum(1.0 + effect - effect.mean(), chosen.DOUBT)
     return np.asarray(base / base.mean())
 
 

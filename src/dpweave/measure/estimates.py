@@ -254,8 +254,8 @@ def restored(noisy: Noisy, rows: Callable[[Columns], FloatArray]) -> Restored:
     blur = (float(noisy.noise[at]) / some) ** 2
     left = left_of(noisy, known)
     own = noisy.counts[..., at] / some
-    seen = chosen.LINKS_DOUBT**2 / (chosen.LINKS_DOUBT**2 + chosen.ROWS_DOUBT**2 + blur)
-    each = np.clip(left + (own - left) * seen, chosen.LEAST_LEFT, 1.0)
+    seen = chosen.DOUBT**2 / (2 * chosen.DOUBT**2 + blur)
+    each = np.clip(left + (own - left) * seen, chosen.DOUBT, 1.0)
     counts = noisy.counts / each[..., np.newaxis] + np.multiply.outer(known, np.array(unit_sum.centres))
     counts[..., at] = known
     scales = np.array([0.0 if i == at else s / left for i, s in enumerate(unit_sum.scales)])
@@ -269,7 +269,7 @@ def left_of(noisy: Noisy, rows: FloatArray) -> float:
     at, total = noisy.unit_sum.codes.index(()), max(float(rows.sum()), chosen.NEXT_TO_NOTHING)
     doubt = (float(noisy.noise[at]) / total) ** 2 * rows.size
     left = (float(noisy.counts[..., at].sum()) / total * chosen.LENGTHS**2 + doubt) / (chosen.LENGTHS**2 + doubt)
-    return min(max(left, chosen.LEAST_LEFT), 1.0)
+    return min(max(left, chosen.DOUBT), 1.0)
 
 
 def whole_tables(codes: Sequence[Code], counts: FloatArray, shape: Mapping[str, int]) -> dict[Columns, FloatArray]:

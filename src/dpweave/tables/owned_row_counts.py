@@ -196,7 +196,7 @@ def _below(marginal: NoisyMarginal, edges: tuple[int, ...], *, end: int, bound: 
     each = np.minimum(mean[:end], bound)
     rows, sigma = float(marginal.counts[:end] @ each), marginal.sigma * float(np.linalg.norm(each))
     wide = np.where(np.diff(edges[: end + 1]) > 1, np.maximum(marginal.counts[:end], 0), 0)
-    return Rows(rows, math.hypot(sigma, chosen.BUCKETS_DOUBT * float(wide @ each))) if rows > 0 and sigma > 0 else None
+    return Rows(rows, math.hypot(sigma, chosen.DOUBT * float(wide @ each))) if rows > 0 and sigma > 0 else None
 
 
 def _unseen(owners: Rows, marginal: NoisyMarginal, end: int) -> Rows:

@@ -73,9 +73,11 @@ def time_along_links(columns: list[IntArray], links: list[IntArray], rng: np.ran
         ends = [(codes[at], codes[link[at]]) for link in links for at in (np.flatnonzero(link >= 0),)]
         mine, theirs = (np.concatenate(side) for side in zip(*ends, strict=True))
         known = (mine >= 0) & (theirs >= 0)
-        if known.sum() < chosen.CLEAR_LINKS:
+        if not known.any():
             continue
         way = float(np.sign(mine - theirs)[known].mean())
+        if abs(way) * math.sqrt(known.sum()) < chosen.SIGNIFICANT:  # as by tossing coins
+            continue
         if abs(way) >= chosen.CLEAR and abs(way) > clearest:
             clearest = abs(way)
             best = np.where(codes < 0, -1, codes if way > 0 else codes.max() - codes)
