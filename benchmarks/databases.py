@@ -21,6 +21,7 @@ import math
 import os
 import subprocess
 import tempfile
+import textwrap
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -402,7 +403,7 @@ def _error_table(results: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _average(values: Sequence[float | None], digits: int = 1) -> str:
-    there = [v for v in values if v is not None]
+    there = [v for v in values if v is not None and not math.isnan(v)]  # nothing to compare where no row is
     return f"{np.mean(there):.{digits}f}" if there else "–"
 
 
@@ -429,7 +430,7 @@ def _fact_lines(results: Sequence[Mapping[str, Any]]) -> list[str]:
                 f" {min(within)}); the genre that is off most, in the mean over seeds, is {worst.removeprefix('is_')}"
                 f" by {each[worst]:.2f}."
             )
-    return lines
+    return [textwrap.fill(line, 100, subsequent_indent="  ") for line in lines]
 
 
 def main() -> None:

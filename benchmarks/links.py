@@ -35,6 +35,7 @@ from dpweave.links.popularity import popularity, share_for
 from dpweave.links.row_types import RowTypes
 from dpweave.links.wiring.wire import wire
 from dpweave.measure.cross_workloads import answers_from_links, cross_workloads
+from dpweave.measure.question import Way
 from dpweave.privacy.accounting import rho_of_epsilon
 from dpweave.privacy.window import Units
 from dpweave.schema.degree_buckets import buckets
@@ -245,7 +246,7 @@ def full_setting(seeds: int, *, only: list[str], bound: int = BOUND) -> None:
         links = int(wanted.sum())
         view = truncated(data.pairs, users, bound, rng)
         popular, spent = movie_popularity(data, view, bound, rho * share, seed)
-        found = MAP(3).learn(
+        found = MAP(3, way=Way.CODED).learn(
             data.window(view, real, float(bound), seed, bound=bound),
             LinkProblem(
                 left,
