@@ -84,9 +84,9 @@ LINES_DOUBT = 1.5
 """Spread of the log variance of linear effects around that of their order, and of one around the others."""
 
 DOUBT = 0.1
-"""Relative error of what is taken as known before counts show it: links of a view, rows of a cell that a model predicts,
-how many lead further on, what clipping leaves (never taken for less), sums of degrees in buckets. Three of these were
-tried with a third, a half and twice as much, without a difference (``benchmarks/chosen.py``, eight copies)."""
+"""Relative error of what is taken as known before counts show it: links, rows that a model predicts, how many lead on,
+what clipping leaves (never taken for less), sums of degrees in buckets. A third, a half and twice as much for three of
+these make no difference to eight copies (``benchmarks/chosen.py``)."""
 
 DECLARED_DOUBT = 0.5
 """Relative error of a number of rows that a plan declares. It matters only where noise is of the size of the table.

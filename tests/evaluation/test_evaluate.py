@@ -29,7 +29,7 @@ from dpweave.evaluation.baselines import (
 from dpweave.evaluation.comparisons import crossings
 from dpweave.evaluation.evaluate import Evaluation, evaluate, resolved
 from dpweave.evaluation.figures import STAMP
-from dpweave.evaluation.learners import _randomly_wired, closest, entities, features, sdmetrics_metadata, told_apart
+from dpweave.evaluation.learners import _randomly_wired, closest, entities, features, sdmetrics_metadata, separability
 from dpweave.model.coded_database import encode
 from dpweave.plan.entries import KeyPlan, TablePlan
 from dpweave.plan.plan import Plan
@@ -249,9 +249,9 @@ def test_a_classifier_tells_what_differs_and_nothing_else() -> None:
     other = rng.integers(0, 3, (1500, 4))
     moved = other.copy()
     moved[:, 0] = (moved[:, 1] + moved[:, 2]) % 3  # every column alone is as before
-    assert told_apart(same, other, rng) == pytest.approx(0.5, abs=0.06)
-    assert told_apart(same, moved, rng) > 0.7
-    assert np.isnan(told_apart(same[:5], other, rng))
+    assert separability(same, other, rng) == pytest.approx(0.5, abs=0.06)
+    assert separability(same, moved, rng) > 0.7
+    assert np.isnan(separability(same[:5], other, rng))
 
 
 def test_features_are_joined_rows() -> None:

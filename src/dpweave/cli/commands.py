@@ -342,9 +342,9 @@ def run(
         )
     else:
         said = sample_words(copy, without_password(out), public=chosen.public)
-        worth = verdict_words(judge(fitted))
+        judged = verdict_words(judge(fitted))
         wrote = f"{kept} and {page}" if plan else f"{kept}, {page} and the plan {left}"
-        say(f"{spent_words(fitted.certificate, asked=epsilon)}\n{said}\n{worth}\nWrote {wrote}.", quiet=quiet)
+        say(f"{spent_words(fitted.certificate, asked=epsilon)}\n{said}\n{judged}\nWrote {wrote}.", quiet=quiet)
 
 
 @app.command()

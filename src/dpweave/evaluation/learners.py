@@ -109,17 +109,17 @@ def detection(
         if len(true) < 40 or not true.shape[1]:
             continue
         value = {
-            n: told_apart(true, features(plan, r, table, _some(r.rows[table], MOST_ROWS, rng)), rng)
+            n: separability(true, features(plan, r, table, _some(r.rows[table], MOST_ROWS, rng)), rng)
             for n, r in rivals.items()
         }
         half = rng.permutation(len(true))
-        value[REAL] = told_apart(true[half[::2]], true[half[1::2]], rng)
+        value[REAL] = separability(true[half[::2]], true[half[1::2]], rng)
         meaning = "area under the ROC curve of a classifier on held-out rows: 0.5 cannot tell, 1 always can"
         out.append(Score("real or synthetic?", table, value, meaning))
     return out
 
 
-def told_apart(a: IntArray, b: IntArray, rng: np.random.Generator) -> float:
+def separability(a: IntArray, b: IntArray, rng: np.random.Generator) -> float:
     """How well held-out rows of ``a`` and ``b`` can be told apart: area under the ROC curve."""
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.metrics import roc_auc_score
