@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from dpweave.arrays import IntArray
+    from collections.abc import Mapping
+
+    from dpweave.arrays import FloatArray, IntArray
+    from dpweave.measure.cross_workloads import Workload
 
 
 @dataclass(frozen=True)
@@ -43,3 +46,29 @@ def random_relation(
     weight = (1.0 + planted * same).ravel()
     flat = rng.choice(left_rows * right_rows, size=links, replace=False, p=weight / weight.sum())
     return Relation(left, right, np.stack(np.divmod(np.sort(flat), right_rows), axis=1), shape)
+
+
+def answers_from_matrix(
+    workload: Workload,
+    left: Mapping[str, IntArray],
+    right: Mapping[str, IntArray],
+    matrix: FloatArray,
+    *,
+    shape: Mapping[str, int],
+) -> FloatArray:
+    r"""Answers from a (weighted) bi-adjacency matrix :math:`\mathbf{B}`, query by query: the oracle of `lem::qv`.
+
+    Slow on purpose. The operators of :mod:`dpweave.links.row_types` are tested against it.
+    """
+    sizes = tuple(shape[c] for c in workload.columns)
+    answers = np.empty(sizes, dtype=np.float64)
+    for value in np.ndindex(*sizes):
+        at = dict(zip(workload.columns, value, strict=True))
+        rows = np.ones(matrix.shape[0], dtype=bool)
+        for column in workload.left:
+            rows &= left[column] == at[column]
+        others = np.ones(matrix.shape[1], dtype=bool)
+        for column in workload.right:
+            others &= right[column] == at[column]
+        answers[value] = rows.astype(np.float64) @ matrix @ others.astype(np.float64)
+    return answers

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from dpweave.errors import UsageError
 from dpweave.links.row_types import Layout, LinkOperator, RowTypes
-from dpweave.measure.cross_workloads import Workload, answers_from_matrix, cross_workloads
-from tests.links.random_relations import Relation, random_relation
+from dpweave.measure.cross_workloads import Workload, cross_workloads
+from tests.links.random_relations import Relation, answers_from_matrix, random_relation
 
 
 def operators(relation: Relation, workloads: tuple[Workload, ...]) -> tuple[LinkOperator, LinkOperator]:

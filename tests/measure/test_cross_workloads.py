@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dpweave.errors import UsageError
-from dpweave.measure.cross_workloads import Workload, answers_from_links, answers_from_matrix, cross_workloads
-from tests.links.random_relations import random_relation
+from dpweave.measure.cross_workloads import Workload, answers_from_links, cross_workloads
+from tests.links.random_relations import answers_from_matrix, random_relation
 
 
 @pytest.mark.parametrize("k", [2, 3, 4])

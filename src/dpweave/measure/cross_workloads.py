@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpweave.arrays import FloatArray, IntArray
+from dpweave.arrays import IntArray
 from dpweave.errors import UsageError
 
 if TYPE_CHECKING:
@@ -99,29 +99,3 @@ def answers_from_links(
     width = int(np.prod([shape[c] for c in workload.right], dtype=np.int64))
     counts = np.bincount(at_left * width + at_right, minlength=int(np.prod(sizes, dtype=np.int64)))
     return counts.astype(np.int64).reshape(sizes)
-
-
-def answers_from_matrix(
-    workload: Workload,
-    left: Mapping[str, IntArray],
-    right: Mapping[str, IntArray],
-    matrix: FloatArray,
-    *,
-    shape: Mapping[str, int],
-) -> FloatArray:
-    r"""The same from a (weighted) bi-adjacency matrix :math:`\mathbf{B}`, query by query: the oracle of `lem::qv`.
-
-    Slow on purpose. The operators of :mod:`dpweave.links.row_types` are tested against it.
-    """
-    sizes = tuple(shape[c] for c in workload.columns)
-    answers = np.empty(sizes, dtype=np.float64)
-    for value in np.ndindex(*sizes):
-        at = dict(zip(workload.columns, value, strict=True))
-        rows = np.ones(matrix.shape[0], dtype=bool)
-        for column in workload.left:
-            rows &= left[column] == at[column]
-        others = np.ones(matrix.shape[1], dtype=bool)
-        for column in workload.right:
-            others &= right[column] == at[column]
-        answers[value] = rows.astype(np.float64) @ matrix @ others.astype(np.float64)
-    return answers

@@ -120,13 +120,6 @@ def rho_of_epsilon(epsilon: float, *, delta: float) -> float:
     return low
 
 
-def simple_epsilon_of_rho(rho: float, *, delta: float) -> float:
-    r"""Return :math:`\rho + 2\sqrt{\rho\log(1/\delta)}` (Bun and Steinke 2016, Prop. 1.3): looser, for reference."""
-    rho = require_number("rho", rho, low=0, closed=True)
-    delta = require_number("delta", delta, low=0, high=1)
-    return (rho + 2 * math.sqrt(-rho * math.log(delta))) * (1 + FLOAT_ERROR)
-
-
 def gaussian_rho(sensitivity: float, sigma: float) -> float:
     r"""Cost :math:`\Delta_2^2 / (2\sigma^2)` of discrete Gaussian noise, rounded up (CKS 2020, Theorem 4)."""
     delta_2 = Fraction(require_number("sensitivity", sensitivity, low=0, closed=True))

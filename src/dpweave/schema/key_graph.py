@@ -86,11 +86,6 @@ class KeyGraph:
                 ordered.extend(component)
         return tuple(ordered)
 
-    def cycles(self) -> tuple[tuple[str, ...], ...]:
-        """Groups of tables that lead to each other, self-references included."""
-        own = {t.name for t, k in self.edges() if k.target == t.name}
-        return tuple(c for c in self.components() if len(c) > 1 or c[0] in own)
-
     def is_junction(self, name: str) -> bool:
         """Whether a table's rows stand for relationships: two or more foreign keys out, none in."""
         return len(self.database[name].foreign_keys) >= 2 and not self.incoming(name)
