@@ -74,14 +74,13 @@ DECAY = 0.25
 STRONG = 0.01
 """Part of the components that are strong. Their prior variance is larger by one over this."""
 
-ORDER_DOUBT = 8.0
-"""Factor by which the typical variance of components of one order may differ from the prior's."""
-
 MEMBER_DOUBT = 3.0
-"""Spread of the log variance of a component within its order. A few are strong and most are next to nothing."""
+"""Spread of the log variance of a component within its order, and of the order's around the prior's. A few are strong,
+most are next to nothing. With 2 for orders the mean error of eight copies is the same (52.7, 0.07 ± 0.05 less)."""
 
 LINES_DOUBT = 1.5
-"""Spread of the log variance of linear effects around that of their order, and of one around the others."""
+"""Spread of the log variance of linear effects around that of their order, and of one around the others. With 2.1 the
+mean error of eight copies is the same (52.7, 0.04 ± 0.11 more)."""
 
 DOUBT = 0.1
 """Relative error of what is taken as known before counts show it: links, rows that a model predicts, how many lead on,
@@ -175,9 +174,6 @@ more budget. Differences below this part are not worth a word."""
 
 NEXT_TO_NOTHING = 1e-3
 """A part that nobody would miss: it stands for values that were never seen, so that nothing is divided by nothing."""
-
-START = 0.3
-"""Standard deviations that an empty cell is taken to hold where the estimation of a table starts."""
 
 CLIFF = 10.0
 """A rise of the density between buckets of degrees, as a factor, that is taken for the start of a distribution."""

@@ -59,7 +59,7 @@ def prior_variances(stage: Stage) -> dict[Workload, PriorVariance]:
             found[linear][t] = coefficients(beyond, margins, lines, linear=linear).likelihood(strength)
     out: dict[bool, dict[Workload, float]] = {True: {}, False: {}}
     for found in orders.values():
-        typical = np.exp(-0.5 * (logs / math.log(chosen.ORDER_DOUBT)) ** 2)
+        typical = np.exp(-0.5 * (logs / chosen.MEMBER_DOUBT) ** 2)
         for linear, doubt in ((False, chosen.MEMBER_DOUBT), (True, chosen.LINES_DOUBT)):
             member = _around(logs, doubt)
             posterior = np.log(typical)

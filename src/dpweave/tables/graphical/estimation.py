@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpweave import chosen
 from dpweave.tables.graphical.inference import Calibrated, Engine, Placement
 from dpweave.tables.graphical.junction_tree import Variables, junction_tree
 from dpweave.tables.graphical.sub_marginals import Projection
@@ -190,7 +189,7 @@ def _initial(measurement: Measurement, start: Mapping[Variables, FloatArray], to
         return start[measurement.variables]
     if start or len(measurement.variables) > 1:
         return np.zeros(measurement.counts.shape)
-    floor = chosen.START / np.sqrt(np.asarray(measurement.weight))
+    floor = 1 / np.sqrt(np.asarray(measurement.weight))
     result: FloatArray = np.log(np.maximum(measurement.counts, floor) / total)
     return result
 
