@@ -34,6 +34,7 @@ ENGINES = [
     "duckdb",
     "sqlite",
     "postgresql",
+    "mariadb",
     "parquet",
     "csv",
     "frames",
@@ -135,6 +136,14 @@ def shop_rows() -> dict[str, pa.Table]:
 ROWS = shop_rows()
 
 
+def finite(rows: dict[str, pa.Table]) -> dict[str, pa.Table]:
+    """The same rows as far as MySQL can hold them: it has no NaN, which counts as null, and no infinities."""
+    score = rows["customers"].column("score").to_pylist()
+    held = [None if x is None or x != x else min(max(x, -1e308), 1e308) for x in score]
+    place = rows["customers"].schema.get_field_index("score")
+    return {**rows, "customers": rows["customers"].set_column(place, "score", pa.array(held, pa.float64()))}
+
+
 @pytest.fixture(params=ENGINES)
 def shop(request, tmp_path) -> Any:
     """The same shop in each engine, as something ``open_source`` takes."""
@@ -147,6 +156,10 @@ def shop(request, tmp_path) -> Any:
     elif kind == "postgresql":
         url = request.getfixturevalue("postgres").fresh()
         write(SHOP, ROWS, url)
+        yield url
+    elif kind == "mariadb":
+        url = request.getfixturevalue("mariadb").fresh()
+        write(SHOP, finite(ROWS), url)
         yield url
     elif kind == "ibis":
         import duckdb
@@ -330,7 +343,9 @@ def test_from_catalogue_to_a_copy_with_valid_keys(shop, request, tmp_path) -> No
     model = dw.fit(shop, shop_plan(orders=8, items=4), epsilon=50.0, delta=1e-6, insecure_seed=1)
     copy = model.sample(seed=1)
     target = (
-        request.getfixturevalue("postgres").fresh() if isinstance(shop, str) else str(tmp_path / "copy") + suffix(shop)
+        request.getfixturevalue("mariadb" if shop.startswith("mariadb") else "postgres").fresh()
+        if isinstance(shop, str)
+        else str(tmp_path / "copy") + suffix(shop)
     )
     copy.write(target)
     with open_source(target) as source:

@@ -1,3 +1,4 @@
 from tests.backends import postgres, spark
+from tests.mariadb_server import mariadb
 
-__all__ = ["postgres", "spark"]
+__all__ = ["mariadb", "postgres", "spark"]

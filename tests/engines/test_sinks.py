@@ -19,19 +19,20 @@ from dpweave.errors import SchemaError, TargetError, UsageError
 from dpweave.schema.database import Database, ForeignKey, Table, Type
 from tests.backends import columns, every_type, knotted
 
-KINDS = ["duckdb", "sqlite", "postgresql", "parquet", "csv"]
-ON_DISK = [k for k in KINDS if k != "postgresql"]
+KINDS = ["duckdb", "sqlite", "postgresql", "mariadb", "parquet", "csv"]
+SERVERS = {"postgresql": "postgres", "mariadb": "mariadb"}
+ON_DISK = [k for k in KINDS if k not in SERVERS]
 
 
 @pytest.fixture(params=KINDS)
 def target(request, tmp_path):
-    if request.param == "postgresql":
-        return request.getfixturevalue("postgres").fresh()
+    if request.param in SERVERS:
+        return request.getfixturevalue(SERVERS[request.param]).fresh()
     return str(tmp_path / f"copy.{request.param}")
 
 
 def kind_of(target: str) -> str:
-    return "postgresql" if "://" in target else Path(target).suffix[1:]
+    return target.split("://", 1)[0] if "://" in target else Path(target).suffix[1:]
 
 
 def rows(source, name: str, by: str) -> list[dict]:
@@ -42,6 +43,7 @@ REPLACED = {
     "duckdb": {"text(20)": "text"},
     "sqlite": {'enum("so so","it\'s \\"ok\\"")': "text", "array": "text"},
     "postgresql": {"int8": "int16", "uint8": "int16", "uint16": "int32", "uint32": "int64"},
+    "mariadb": {"timestamptz": "timestamp", "array": "text"},
     "parquet": {},
     "csv": {},
 }
@@ -62,6 +64,8 @@ def test_every_type_survives(target) -> None:
         assert [c.nullable for c in found.columns] == [c.nullable for c in table.columns]
         back = rows(source, table.name, "id")
     expected = given.to_pylist()
+    if kind_of(target) == "mariadb":
+        expected = [{**r, "instant": r["instant"] and r["instant"].replace(tzinfo=None)} for r in expected]
     if kind_of(target) == "postgresql":
         expected = [{**r, "list": None if r["list"] is None else "{}"} for r in expected]
     assert back == expected
@@ -85,7 +89,7 @@ def test_keys_of_every_shape_survive(target) -> None:
             )
 
 
-def test_foreign_keys_are_enforced_after_the_load(target) -> None:
+def test_foreign_keys_are_enforced_after_the_load(target, request) -> None:
     database, tables = knotted()
     write(database, tables, target)
     dangling = "INSERT INTO link (a, b, staff_id) VALUES ('zz', 99, 1)"
@@ -112,6 +116,13 @@ def test_foreign_keys_are_enforced_after_the_load(target) -> None:
                 ):
                     with pytest.raises(psycopg.errors.ForeignKeyViolation):
                         connection.execute(statement)
+        case "mariadb":
+            import pymysql
+
+            server = request.getfixturevalue("mariadb")
+            for statement in (dangling, "UPDATE store SET manager_id = 99", "UPDATE tree SET parent_id = 99 WHERE id = 2"):
+                with pytest.raises(pymysql.err.IntegrityError, match="foreign key constraint fails"):
+                    server.run(statement, url=target)
 
 
 def test_dangling_keys_are_refused_and_nothing_is_left(target) -> None:
@@ -241,8 +252,8 @@ def test_wrong_targets(tmp_path) -> None:
     database, tables = knotted()
     with pytest.raises(TargetError, match="there is no folder"):
         write(database, tables, tmp_path / "no" / "copy.duckdb")
-    with pytest.raises(TargetError, match="known is postgresql"):
-        write(database, tables, "mysql://ann:hunter2@host/db")
+    with pytest.raises(TargetError, match="known are postgresql, mysql and mariadb"):
+        write(database, tables, "oracle://ann:hunter2@host/db")
     with pytest.raises(TargetError, match="cannot be reached") as caught:
         write(database, tables, "postgresql://ann:hunter2@127.0.0.1:1/db")
     assert "hunter2" not in str(caught.value)

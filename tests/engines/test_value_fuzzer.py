@@ -376,6 +376,18 @@ POSTGRES = kinds(
     texts='text|varchar(9)|char(5)|"char"|name|bytea',
     things="uuid|json|jsonb|bit(3)|varbit|int4[]|text[]|point|inet|cidr|macaddr|int4range|tsvector|pg_lsn|mood",
 )
+MARIADB = kinds(
+    numbers=(
+        "tinyint|tinyint unsigned|smallint|mediumint unsigned|int|bigint|bigint unsigned|float|double|decimal(10,2)|"
+        "decimal(65,30)|decimal(65)|boolean|bit(1)|bit(7)|bit(64)|year|int(4) zerofill"
+    ),
+    moments="date|time|time(6)|datetime|datetime(6)|timestamp NULL|timestamp(6) NULL",
+    texts=(
+        "varchar(9)|char(5)|text|longtext|varchar(9) CHARACTER SET latin1|char(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin|"
+        "text CHARACTER SET utf16|varchar(9) CHARACTER SET binary|binary(5)|varbinary(9)|longblob|tinytext CHARACTER SET sjis"
+    ),
+    things="uuid|json|inet6|enum('so so','it''s','')|set('a','b','c')|point|geometry",
+)
 SQLITE = listed(
     "|INTEGER|INT|TINYINT|UINT8|TEXT|NVARCHAR(9)|REAL|FLOAT4|BLOB|NUMERIC|DECIMAL(10,2)|BOOLEAN|DATE|TIME|DATETIME",
     "TIMESTAMPTZ|UUID|JSON|TEXT COLLATE NOCASE",
@@ -385,6 +397,7 @@ CASTS = listed("int8|uint64|int64|float32|float64|decimal(10,2)|boolean|date|tim
 SIZES = {
     "duckdb": len(DUCKDB) + len(CASTS),
     "postgresql": len(POSTGRES),
+    "mariadb": len(MARIADB),
     "sqlite": len(SQLITE) + len(CASTS),
     "csv": len(CASTS) + 3,
 }
@@ -506,6 +519,37 @@ def test_postgresql(postgres) -> None:
         "time": "text",
         "bool": "text",
     }
+    survey(load, [replace(f, declared=Type.parse(others[f.stored])) for f in fields if f.stored in others])
+
+
+def test_mariadb(mariadb) -> None:
+    """Values are given as a server takes them that is not strict: what does not fit comes out as something else, so
+    that there are zero dates, dates that are none, and hours beyond 24.
+    """
+
+    def spell(kind: str, value: str) -> str:
+        text = "'" + value.replace("\\", "\\\\").replace("'", "\\'").replace("\0", "\\0") + "'"
+        return f"ST_GEOMFROMTEXT({text})" if kind in ("point", "geometry") else text
+
+    def load(fields: Sequence[Field], rows: Sequence[int]) -> str:
+        url = mariadb.fresh()
+        script = [
+            statement
+            for name, columns in contents(fields, rows).items()
+            for statement in sql_table(name, columns, spell)
+        ]
+        mariadb.run(*script, url=url, modes="ALLOW_INVALID_DATES,ANSI_QUOTES")
+        return url
+
+    values = {kind: taken(make, f"mariadb {kind}") for kind, make in MARIADB.items()}
+    url = mariadb.fresh()
+    mariadb.run(f"CREATE TABLE kinds ({', '.join(f'f{i} {kind}' for i, kind in enumerate(MARIADB))})", url=url)
+    with open_source(url) as source:
+        fields = of_catalogue(list(MARIADB), source.catalogue, values)
+    survey(load, fields)
+    others = {"int": "float64", "bigint unsigned": "float64", "decimal(65,30)": "float64", "float": "float64"}
+    others |= {"boolean": "int16", "date": "timestamp", "datetime(6)": "date", "timestamp(6) NULL": "timestamp"}
+    others |= {"longblob": "text", "bit(7)": "text", "time(6)": "text", "double": "text", "year": "text", "point": "text"}
     survey(load, [replace(f, declared=Type.parse(others[f.stored])) for f in fields if f.stored in others])
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dpweave.engines.mysql.connection import SCHEMES
 from dpweave.engines.postgres.connection import refuse_mistyped
 from dpweave.errors import SourceError
 
@@ -34,10 +35,15 @@ def open_source(source: object) -> Source:
         from dpweave.engines.postgres.source import open_postgres
 
         return open_postgres(source)
+    if isinstance(source, str) and source.startswith(SCHEMES):
+        from dpweave.engines.mysql.source import open_mysql
+
+        return open_mysql(source)
     if isinstance(source, str) and "://" in source:
         scheme = source.split("://", 1)[0]
         raise SourceError(
-            f"the source has the scheme {scheme!r}; known is postgresql, and an Ibis connection opens any other engine"
+            f"the source has the scheme {scheme!r}; known are postgresql, mysql and mariadb, and an Ibis connection"
+            " opens any other engine"
         )
     if isinstance(source, str | Path):
         refuse_mistyped(source, error=SourceError)

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMATS", "require_free", "write"]
 
-FORMATS = ("duckdb", "sqlite", "postgresql", "parquet", "csv")
+FORMATS = ("duckdb", "sqlite", "postgresql", "mysql", "parquet", "csv")
+SERVERS = ("postgresql", "mysql")
+_SCHEMES = {"postgresql": "postgresql", "postgres": "postgresql", "mysql": "mysql", "mariadb": "mysql"}
 _SUFFIXES = {
     ".duckdb": "duckdb",
     ".ddb": "duckdb",
@@ -41,12 +43,13 @@ def write(
 ) -> None:
     """Write ``tables`` to ``target`` with the schema ``database``: types, keys, uniqueness, nullability.
 
-    The kind of target comes from ``format``, else from its name: ``postgresql://…``, a file ``.duckdb``, ``.sqlite`` or
-    ``.db``; anything else is a folder of Parquet files, or of CSV files where its name ends in ``.csv``. A folder gets
+    The kind of target comes from ``format``, else from its name: ``postgresql://…``, ``mysql://…``, ``mariadb://…``, a
+    file ``.duckdb``, ``.sqlite`` or ``.db``; anything else is a folder of Parquet files, or of CSV files where its name ends in ``.csv``. A folder gets
     a ``datapackage.json`` (Frictionless) that keeps types and keys, and that a later read honours.
 
     Tables may be iterables of record batches: they are consumed one batch at a time, so memory does not grow with them.
-    It is all or nothing: files are written beside the target and renamed at the end, PostgreSQL gets one transaction.
+    It is all or nothing: files are written beside the target and renamed at the end, so are tables of MySQL, and
+    PostgreSQL gets one transaction.
     A target that exists is refused unless ``overwrite`` is given.
 
     ``progress`` is told the table and the share of it that is written (0 and 1 alone where its length is unknown).
@@ -62,6 +65,10 @@ def write(
             from dpweave.engines.postgres.sink import write_postgres
 
             write_postgres(database, streams, str(target), overwrite=overwrite)
+        case "mysql":
+            from dpweave.engines.mysql.sink import write_mysql
+
+            write_mysql(database, streams, str(target), overwrite=overwrite)
         case "duckdb":
             from dpweave.engines.duckdb.sink import write_duckdb
 
@@ -85,13 +92,16 @@ def require_free(
 ) -> None:
     """Refuse a target that is taken or cannot be written, before any work is done.
 
-    PostgreSQL is asked to make the tables, and to forget them again, if it is known for which ``database``.
+    A server is asked to make the tables, and to forget them again, if it is known for which ``database``.
     """
-    if _kind(target, format) == "postgresql":
+    kind = _kind(target, format)
+    if kind in SERVERS:
         if database is not None:
-            from dpweave.engines.postgres.sink import require_room
+            from dpweave.engines.mysql import sink as mysql
+            from dpweave.engines.postgres import sink as postgres
 
-            require_room(database, str(target), overwrite=overwrite)
+            room = {"postgresql": postgres.require_room, "mysql": mysql.require_room}[kind]
+            room(database, str(target), overwrite=overwrite)
         return
     path = Path(target).expanduser()
     if not path.parent.is_dir():
@@ -120,9 +130,9 @@ def _kind(target: str | Path, asked: str | None) -> str:
         raise UsageError(f"there is no format {asked!r}; known are {', '.join(FORMATS)}")
     if isinstance(target, str) and "://" in target:
         scheme = target.split("://", 1)[0]
-        if scheme not in {"postgresql", "postgres"}:
-            raise TargetError(f"the target has the scheme {scheme!r}; known is postgresql")
-        return "postgresql"
+        if scheme not in _SCHEMES:
+            raise TargetError(f"the target has the scheme {scheme!r}; known are postgresql, mysql and mariadb")
+        return _SCHEMES[scheme]
     refuse_mistyped(target, error=TargetError)
     return asked or _SUFFIXES.get(Path(target).suffix.lower(), "parquet")
 
