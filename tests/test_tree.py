@@ -17,8 +17,8 @@ MOST_MODULES = 14
 MOST_AT_THE_TOP = 6
 TOP = {"chosen.py", "errors.py", "progress.py"}
 """Modules at the top that the map leads to."""
-ENGINE_PARTS = {"catalogue", "types", "source", "sink"}
-"""Every engine's folder has these."""
+ENGINE_PARTS = {"catalogue", "connection", "types", "source", "sink"}
+"""Engines' folders have these; those of servers a connection."""
 
 
 def modules() -> dict[str, Path]:

@@ -18,9 +18,11 @@ from dpweave.privacy.bounding import Bounding
 from dpweave.privacy.counts import Counts
 from dpweave.privacy.curator import Curator
 from dpweave.privacy.ledger import Ledger
+from dpweave.schema.codec import Codec
 from dpweave.schema.database import ForeignKey
-from dpweave.schema.domain import View
+from dpweave.schema.domain import Categories, View
 from tests.backends import postgres  # noqa: F401 - a fixture
+from tests.mariadb_server import mariadb  # noqa: F401 - a fixture
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -146,3 +148,77 @@ def test_postgresql_texts_that_differ_in_trailing_blanks_are_read_as_one(postgre
             curator = Curator(source, plan.promise, ledger=ledger, salt=salt)
             for column, text in (("kind", "a"), ("colour", "b")):
                 assert list(curator.discover("pet", column, what=column, rho=1e6, delta=1e-6)) == [text]
+
+
+PADDED = ["A", "a", "a", "a ", "ä", "b"]
+"""Texts of which MariaDB takes all but the last for equal by its usual collation."""
+
+
+def merging(mariadb) -> str:  # noqa: F811 - the fixture
+    """A database whose texts are compared by a collation that knows no case, no accents and no trailing blanks."""
+    url = mariadb.fresh()
+    texts = ", ".join(f"({i}, '{text}')" for i, text in enumerate(PADDED))
+    mariadb.run(
+        "CREATE TABLE owner (id INT PRIMARY KEY, kind VARCHAR(9)) COLLATE utf8mb4_general_ci",
+        "CREATE TABLE pet (id INT PRIMARY KEY, owner INT NOT NULL, kind TEXT, FOREIGN KEY (owner) REFERENCES owner"
+        " (id)) COLLATE utf8mb4_unicode_ci",
+        f"INSERT INTO owner VALUES {texts}",
+        "INSERT INTO pet SELECT id, 0, kind FROM owner",
+        url=url,
+    )
+    assert mariadb.run("SELECT COUNT(DISTINCT kind) FROM owner", url=url) == [(2,)]
+    return url
+
+
+def test_mariadb_texts_are_told_apart_byte_by_byte(mariadb) -> None:  # noqa: F811 - the fixture
+    """Else one row would decide under which spelling all others are counted."""
+    url = merging(mariadb)
+    plan = dw.Plan.draft(url, protect=["owner"], max_degree=9)
+    with open_source(url) as source:
+        source.declare(plan.database)
+        counts = Counts(Bounding(source, plan.promise))
+        assert counts.categories("owner", "kind", length=1) == {"A": 1, "a": 2, "a ": 1, "ä": 1, "b": 1}
+        assert set(counts.categories("pet", "kind", length=100)) == set(PADDED)
+        column = plan.table["owner"].column["kind"].column
+        for words in (("a", "b"), (*(f"word {i}" for i in range(80)), "a", "b")):  # listed, and looked up
+            counts.set_codec("owner", "kind", Codec(column, Categories(words, other=True)))
+            (found,) = counts.marginals(View.of_table("owner", ("kind",)), [("kind",)])
+            assert [found[words.index(w)] for w in "ab"] == [2, 1]
+            assert found[len(words)] == 3  # of no spelling that is listed
+
+
+def test_mariadb_texts_that_differ_late_are_told_apart(mariadb) -> None:  # noqa: F811 - the fixture
+    """It sorts and groups by the beginning of long texts alone."""
+    url, start = mariadb.fresh(), "x" * 5000
+    mariadb.run(
+        "CREATE TABLE owner (id INT PRIMARY KEY, kind LONGTEXT)",
+        f"INSERT INTO owner VALUES (1, '{start}a'), (2, '{start}b'), (3, '{start}b')",
+        url=url,
+    )
+    plan = dw.Plan.draft(url, protect=["owner"])
+    with open_source(url) as source:
+        source.declare(plan.database)
+        found = Counts(Bounding(source, plan.promise)).categories("owner", "kind", length=1)
+    assert found == {start + "a": 1, start + "b": 2}
+
+
+@pytest.mark.parametrize("collation", ["utf8mb4_general_ci", "utf8mb4_bin", "latin1_swedish_ci"])
+def test_mariadb_keys_are_compared_byte_by_byte(mariadb, collation) -> None:  # noqa: F811 - the fixture
+    """A key that ignores case or pads with blanks leads to one row of the server's and to none by its bytes."""
+    url = mariadb.fresh()
+    mariadb.run(
+        f"CREATE TABLE owner (code VARCHAR(9) COLLATE {collation} PRIMARY KEY) CHARSET {collation.split('_')[0]}",
+        f"CREATE TABLE pet (id INT PRIMARY KEY, owner VARCHAR(9) COLLATE {collation} NOT NULL,"
+        f" FOREIGN KEY (owner) REFERENCES owner (code)) CHARSET {collation.split('_')[0]}",
+        "INSERT INTO owner VALUES ('a'), ('é')",
+        "INSERT INTO pet VALUES (1, 'a'), (2, 'a '), (3, 'é')",
+        url=url,
+    )
+    plan = dw.Plan.draft(url, protect=["owner"])
+    with open_source(url) as source:
+        source.declare(plan.database)
+        ledger = Ledger.open(None, database=source.name, limit=Budget(1e9), tables=plan.protect)
+        curator = Curator(source, plan.promise, ledger=ledger)
+        curator.check()
+        (total,) = curator.measure(View("pet", (), (("owner",),)), [()], what="pets that lead somewhere", rho=1e6)
+    assert int(total.counts) == 2

@@ -132,6 +132,34 @@ def test_keys_that_postgres_proves(postgres) -> None:
         assert not source.proves_unique("plain", ("a", "b"))  # not as it is read
 
 
+# -- MariaDB -----------------------------------------------------------------------------------------------------------
+
+
+def test_keys_that_mariadb_proves(mariadb) -> None:
+    url = mariadb.fresh()
+    mariadb.run(
+        "CREATE TABLE plain (a int, b uuid, c int UNIQUE, PRIMARY KEY (a, b))",
+        "CREATE TABLE nullable (a int UNIQUE)",
+        "CREATE TABLE words (a varchar(9) PRIMARY KEY)",
+        "CREATE TABLE part (a int PRIMARY KEY) ENGINE=MyISAM",
+        "INSERT INTO part VALUES (1)",
+        "CREATE TABLE twin LIKE part",
+        "INSERT INTO twin SELECT * FROM part",
+        "CREATE TABLE both_ (a int PRIMARY KEY) ENGINE=MRG_MyISAM UNION=(part, twin)",
+        "CREATE TABLE parts (a int PRIMARY KEY) PARTITION BY HASH (a) PARTITIONS 3",
+        url=url,
+    )
+    assert mariadb.run("SELECT COUNT(*) FROM both_ WHERE a + 0 = 1", url=url) == [(2,)]  # its key is not kept
+    with open_source(url) as source:
+        proven = {t.name for t in source.catalogue if source.proves_unique(t.name, t.primary_key or ("a",))}
+        assert proven == {"plain", "part", "twin", "parts"}
+        assert not source.proves_unique("plain", ("a",))
+        both = Database((source.catalogue["both_"],))
+    plan = draft_plan(both, protect=("both_",), public=(), neighbours="entity", max_degree=1)
+    with curated(url, plan) as curator, pytest.raises(SourceError, match="rows of table 'both_' share the same a"):
+        curator.check()
+
+
 # -- embedded engines --------------------------------------------------------------------------------------------------
 
 

@@ -120,7 +120,11 @@ def test_foreign_keys_are_enforced_after_the_load(target, request) -> None:
             import pymysql
 
             server = request.getfixturevalue("mariadb")
-            for statement in (dangling, "UPDATE store SET manager_id = 99", "UPDATE tree SET parent_id = 99 WHERE id = 2"):
+            for statement in (
+                dangling,
+                "UPDATE store SET manager_id = 99",
+                "UPDATE tree SET parent_id = 99 WHERE id = 2",
+            ):
                 with pytest.raises(pymysql.err.IntegrityError, match="foreign key constraint fails"):
                     server.run(statement, url=target)
 

@@ -112,7 +112,7 @@ def test_nanoseconds_of_a_frame() -> None:
     fit({"t": pa.table({"id": range(300), "v": pa.array(moments, pa.timestamp("ns"))})})
 
 
-@pytest.mark.parametrize("engine", ["duckdb", "sqlite", "csv", "parquet", "frames", "postgresql"])
+@pytest.mark.parametrize("engine", ["duckdb", "sqlite", "csv", "parquet", "frames", "postgresql", "mariadb"])
 def test_columns_named_like_words_of_sql(tmp_path, engine: str, request) -> None:
     names = ["true", "false", "null", "select", "default", "rowid", "a b", 'say "x"', "%s", ":x", "{x}", "user"]
     rows = pa.table({"id": range(50), **{n: [str(i % 2) for i in range(50)] for n in names}})
@@ -126,7 +126,11 @@ def test_columns_named_like_words_of_sql(tmp_path, engine: str, request) -> None
         typed = ", ".join('"' + n.replace('"', '""') + '" TEXT' for n in names)
         script = [f"CREATE TABLE t (id INT PRIMARY KEY, {typed})"]
         script += [f"INSERT INTO t VALUES ({i}{f', {i % 2}' * len(names)})" for i in range(50)]
-        if engine == "postgresql":
+        if engine == "mariadb":
+            server = request.getfixturevalue("mariadb")
+            given = server.fresh()
+            server.run(*script, url=given, modes="ANSI_QUOTES")
+        elif engine == "postgresql":
             postgres = request.getfixturevalue("postgres")
             given = postgres.fresh()
             postgres.run(*script, url=given)
@@ -165,6 +169,31 @@ def test_postgresql(postgres, kind: str, usual: str, odd: str, read: str | None)
         url=url,
     )
     fit(url, kinds={"v": read} if read else None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "usual", "odd"),
+    [
+        ("date", "2020-01-02", "0000-00-00"),
+        ("date", "2020-01-02", "2020-02-31"),
+        ("datetime", "2020-01-02 10:00", "2020-00-10"),
+        ("time", "10:00", "-800:00:00"),
+        ("bigint unsigned", "7", "18446744073709551615"),
+        ("decimal(65,0)", "7", "9" * 65),
+        ("varchar(20)", "a", "A "),
+        ("enum('a','b')", "a", "c"),
+    ],
+)
+def test_mariadb(mariadb, kind: str, usual: str, odd: str) -> None:
+    url = mariadb.fresh()
+    mariadb.run(
+        f"CREATE TABLE t (id int PRIMARY KEY, v {kind})",
+        f"INSERT INTO t SELECT seq, '{usual}' FROM seq_1_to_300",
+        f"INSERT INTO t VALUES (1000, '{odd}')",
+        url=url,
+        modes="ALLOW_INVALID_DATES",
+    )
+    fit(url)
 
 
 def test_moments_that_cannot_be_read_are_refused_before_anything_is_charged(tmp_path) -> None:

@@ -6,14 +6,20 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 
 from dpweave.cli import commands
+from dpweave.engines.mysql import sink as mysql_sink
+from dpweave.engines.mysql.connection import connect, run
+from dpweave.engines.mysql.source import MySQLSource
+from dpweave.engines.opening import open_source
 from dpweave.engines.postgres import sink
 from dpweave.engines.postgres.source import PostgresSource
+from dpweave.errors import SourceError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -192,3 +198,136 @@ def test_texts_that_are_not_utf8(call, postgres, clinic, tmp_path) -> None:
     )
     assert_one_sentence(*fit(call, url, tmp_path), "encoded as SQL_ASCII")
     assert_nothing_spent(tmp_path)
+
+
+# -- MariaDB -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ward(mariadb, tmp_path) -> str:
+    """The clinic on MariaDB."""
+    url = mariadb.fresh()
+    mariadb.run(
+        "CREATE TABLE patients (id bigint PRIMARY KEY, name text, age bigint)",
+        "INSERT INTO patients SELECT seq, CONCAT('n', seq % 3), seq % 90 FROM seq_1_to_300",
+        url=url,
+    )
+    (tmp_path / "plan.toml").write_text(PLAN)
+    return url
+
+
+def of_user(mariadb, url: str, rights: str, *, password: str = SECRET) -> str:
+    """The URL of a user of this database alone, who has these rights."""
+    name = database(url)
+    mariadb.run(f"CREATE USER u_{name}@localhost IDENTIFIED BY '{SECRET}'", f"GRANT {rights} TO u_{name}@localhost")
+    return mariadb.url(name, user=f"u_{name}:{password}")
+
+
+def database(url: str) -> str:
+    return url.split("?", 1)[0].rsplit("/", 1)[-1]
+
+
+def test_mariadb_that_is_not_there_or_refuses(call, mariadb, ward, tmp_path) -> None:
+    assert_one_sentence(*fit(call, f"mysql://ann:{SECRET}@127.0.0.1:1/shop", tmp_path), "cannot be reached")
+    wrong = of_user(mariadb, ward, f"SELECT ON {database(ward)}.*", password=f"{SECRET}x")
+    assert_one_sentence(*fit(call, wrong, tmp_path), "refused the user name or password")
+    assert_one_sentence(*fit(call, mariadb.url("nowhere"), tmp_path), "there is no such database")
+    for url in (f"mysql://ann:{SECRET}@h", f"mysql://ann:{SECRET}@h/db?pass={SECRET}", f"mysql://ann:{SECRET}@h:x/db"):
+        assert_one_sentence(*fit(call, url, tmp_path), "not of the form mysql://user:password@host:port/database")
+    assert_one_sentence(*fit(call, f"mysql:/ann:{SECRET}@h/db", tmp_path), "looks like the address of a server")
+    assert_nothing_spent(tmp_path)
+
+
+def test_mariadb_rights(call, mariadb, ward, tmp_path) -> None:
+    """SELECT is enough, foreign keys included; without it a table is refused; without temporary tables a fit works."""
+    mariadb.run(
+        "CREATE TABLE visits (id int PRIMARY KEY, patient bigint, FOREIGN KEY (patient) REFERENCES patients (id))",
+        url=ward,
+    )
+    reader = of_user(mariadb, ward, f"SELECT ON {database(ward)}.patients")
+    code, _ = fit(call, reader, tmp_path)
+    assert code == 0
+    for place in (tmp_path / "m.dpw", tmp_path / "l.jsonl"):
+        assert SECRET.encode() not in place.read_bytes()
+        place.unlink()
+    with open_source(reader) as source:
+        assert not source.can_materialise
+        assert source.catalogue.names == ("patients",)
+    mariadb.run(f"GRANT SELECT ON {database(ward)}.visits TO u_{database(ward)}@localhost", url=ward)
+    with open_source(reader) as source:
+        assert [k.target for k in source.catalogue["visits"].foreign_keys] == ["patients"]
+    mariadb.run(
+        f"REVOKE SELECT ON {database(ward)}.patients FROM u_{database(ward)}@localhost",
+        f"GRANT SELECT (id, name), INSERT ON {database(ward)}.patients TO u_{database(ward)}@localhost",
+        url=ward,
+    )
+    assert_one_sentence(*fit(call, reader, tmp_path), "permission to read table 'patients'")
+    assert_nothing_spent(tmp_path)
+
+
+def test_a_session_of_mariadb_cannot_write(mariadb, ward) -> None:
+    import pymysql
+
+    with open_source(ward) as source:
+        assert source.can_materialise
+        for statement in ("DELETE FROM patients", "CREATE TABLE t (a int)", "DROP TABLE patients"):
+            with pytest.raises(pymysql.MySQLError, match="READ ONLY"):
+                source._ask(statement)
+        source.materialise(source.table("patients"))
+        with pytest.raises(pymysql.MySQLError, match="READ ONLY"):
+            source._ask("DELETE FROM patients")
+
+
+def test_two_results_of_mariadb_at_once(ward) -> None:
+    """A connection carries one result: what is left of the first is kept when the second is asked for."""
+    with open_source(ward) as source:
+        source.declare(source.catalogue)
+        whole = source.stream(source.table("patients").order_by("id"))
+        first = next(whole)
+        assert source.fetch(source.table("patients").count())[0][0].as_py() == 300
+        assert [*first["id"].to_pylist(), *(x for b in whole for x in b["id"].to_pylist())] == list(range(1, 301))
+
+
+def test_mariadb_that_drops_after_a_charge(call, mariadb, ward, tmp_path, monkeypatch) -> None:
+    run, asked = MySQLSource._run, 0
+
+    def dropped(self, query, schema):
+        nonlocal asked
+        asked += charges(tmp_path) > 0
+        if asked >= 2:
+            mariadb.run(f"KILL CONNECTION {self.connection.con.thread_id()}")
+        return run(self, query, schema)
+
+    monkeypatch.setattr(MySQLSource, "_run", dropped)
+    assert_one_sentence(*fit(call, ward, tmp_path), "connection")
+    assert charges(tmp_path) >= 1
+    assert not (tmp_path / "m.dpw").exists()
+
+
+def test_a_target_of_mariadb_that_is_there_or_drops_in_the_middle(call, mariadb, ward, tmp_path, monkeypatch) -> None:
+    assert fit(call, ward, tmp_path)[0] == 0
+    assert_one_sentence(*call("sample", tmp_path / "m.dpw", "-o", ward, "-q"), "patients")
+    empty = mariadb.fresh()
+    fill = mysql_sink._Writer.fill
+
+    def dropped(self, stream):
+        mariadb.run(f"KILL CONNECTION {self._connection.thread_id()}")
+        fill(self, stream)
+
+    monkeypatch.setattr(mysql_sink._Writer, "fill", dropped)
+    assert_one_sentence(*call("sample", tmp_path / "m.dpw", "-o", empty, "-q"), "connection")
+    monkeypatch.undo()
+    assert mariadb.run("SHOW TABLES", url=empty) == []
+
+    # What a dead process left is dropped; what a living one makes is not.
+    mariadb.run("CREATE TABLE _dpweave_0123abcd_new0 (a int)", "CREATE TABLE _dpweave_0123abcd (a int)", url=empty)
+    with closing(connect(empty, modes="", error=SourceError)) as other:
+        run(other, "SELECT GET_LOCK('_dpweave_89abcdef', 0)")
+        mariadb.run("CREATE TABLE _dpweave_89abcdef_new0 (a int)", url=empty)
+        assert call("sample", tmp_path / "m.dpw", "-o", empty, "-q")[0] == 0
+    left = {name for (name,) in mariadb.run("SHOW TABLES", url=empty)}
+    assert left == {"_dpweave_0123abcd", "_dpweave_89abcdef_new0", "patients"}
+    mariadb.run("CREATE TABLE note (patient bigint, FOREIGN KEY (patient) REFERENCES patients (id))", url=empty)
+    assert_one_sentence(*call("sample", tmp_path / "m.dpw", "-o", empty, "-q", "-f"), "table 'note', which the copy")
+    mariadb.run("DROP TABLE note", "DROP TABLE patients", "CREATE VIEW patients AS SELECT 1 AS a", url=empty)
+    assert_one_sentence(*call("sample", tmp_path / "m.dpw", "-o", empty, "-q", "-f"), "has a view 'patients'")

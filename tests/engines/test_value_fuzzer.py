@@ -378,15 +378,16 @@ POSTGRES = kinds(
 )
 MARIADB = kinds(
     numbers=(
-        "tinyint|tinyint unsigned|smallint|mediumint unsigned|int|bigint|bigint unsigned|float|double|decimal(10,2)|"
-        "decimal(65,30)|decimal(65)|boolean|bit(1)|bit(7)|bit(64)|year|int(4) zerofill"
+        "tinyint|mediumint unsigned|bigint unsigned|float|double|decimal(10,2)|decimal(65,30)|boolean|bit(7)|bit(64)|"
+        "year"
     ),
-    moments="date|time|time(6)|datetime|datetime(6)|timestamp NULL|timestamp(6) NULL",
+    moments="date|time(6)|datetime(6)|timestamp NULL",
     texts=(
-        "varchar(9)|char(5)|text|longtext|varchar(9) CHARACTER SET latin1|char(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin|"
-        "text CHARACTER SET utf16|varchar(9) CHARACTER SET binary|binary(5)|varbinary(9)|longblob|tinytext CHARACTER SET sjis"
+        "varchar(9)|char(5)|longtext|varchar(9) CHARACTER SET latin1|text CHARACTER SET utf16|"
+        "tinytext CHARACTER SET sjis|"
+        "varchar(9) CHARACTER SET binary|binary(5)|longblob"
     ),
-    things="uuid|json|inet6|enum('so so','it''s','')|set('a','b','c')|point|geometry",
+    things="uuid|json|inet6|enum('so so','it''s','')|set('a','b','c')|geometry",
 )
 SQLITE = listed(
     "|INTEGER|INT|TINYINT|UINT8|TEXT|NVARCHAR(9)|REAL|FLOAT4|BLOB|NUMERIC|DECIMAL(10,2)|BOOLEAN|DATE|TIME|DATETIME",
@@ -534,10 +535,11 @@ def test_mariadb(mariadb) -> None:
     def load(fields: Sequence[Field], rows: Sequence[int]) -> str:
         url = mariadb.fresh()
         script = [
-            statement
-            for name, columns in contents(fields, rows).items()
-            for statement in sql_table(name, columns, spell)
+            "SET SESSION check_constraint_checks = 0",
+            *(s for name, columns in contents(fields, rows).items() for s in sql_table(name, columns, spell)),
         ]
+        # Many values come out alike, and keys that repeat are refused: else each would lead to hundreds of rows.
+        script += [f'DELETE a FROM "k {f.name}" a JOIN "k {f.name}" b ON a.k = b.k AND a.x > b.x' for f in fields]
         mariadb.run(*script, url=url, modes="ALLOW_INVALID_DATES,ANSI_QUOTES")
         return url
 
@@ -547,9 +549,8 @@ def test_mariadb(mariadb) -> None:
     with open_source(url) as source:
         fields = of_catalogue(list(MARIADB), source.catalogue, values)
     survey(load, fields)
-    others = {"int": "float64", "bigint unsigned": "float64", "decimal(65,30)": "float64", "float": "float64"}
-    others |= {"boolean": "int16", "date": "timestamp", "datetime(6)": "date", "timestamp(6) NULL": "timestamp"}
-    others |= {"longblob": "text", "bit(7)": "text", "time(6)": "text", "double": "text", "year": "text", "point": "text"}
+    others = {"bigint unsigned": "float64", "decimal(65,30)": "float64", "boolean": "int16", "date": "timestamp"}
+    others |= {"datetime(6)": "date", "longblob": "text", "time(6)": "text", "float": "text"}
     survey(load, [replace(f, declared=Type.parse(others[f.stored])) for f in fields if f.stored in others])
 
 

@@ -24,6 +24,7 @@ from dpweave.privacy.sensitivity import movement, weighed
 from dpweave.schema.database import Column, Database, ForeignKey, Table
 from tests.backends import postgres  # noqa: F401 - a fixture
 from tests.engine_counts import engine_counts
+from tests.mariadb_server import mariadb  # noqa: F401 - a fixture
 from tests.oracle import World, entity_neighbours, keys_of, random_view, random_world, record_neighbour, units
 
 if TYPE_CHECKING:
@@ -244,3 +245,31 @@ def test_neighbours_in_postgresql_with_tables_that_inherit(postgres, neighbours,
         n, _ = _compared(world, disguise, opened, rng, views=25, most=2)
         pairs += n
     assert pairs == 50 * many
+
+
+def _into_mariadb(server: Any, disguise: Disguise, rows: Rows) -> str:
+    url = server.fresh()
+    for table in disguise.promise.database:
+        found = disguise.columns(rows, table.name)
+        typed = [f"{n} bigint" for n in found]
+        typed += [f"PRIMARY KEY ({', '.join(table.primary_key)})"] if table.primary_key else []
+        lines = ["NULL" if v is None else str(v) for line in zip(*found.values(), strict=True) for v in line]
+        width = len(found)
+        values = ", ".join(f"({', '.join(lines[i : i + width])})" for i in range(0, len(lines), width))
+        insert = [f"INSERT INTO {table.name} VALUES {values}"] if lines else []
+        server.run(f"CREATE TABLE {table.name} ({', '.join(typed)})", *insert, url=url)
+    return url
+
+
+def test_neighbours_in_mariadb(mariadb):  # noqa: F811
+    pairs = 0
+    for rng, world, disguise in _worlds(9100, "entity", many=1):
+
+        def opened(rows: Rows, *, disguise=disguise) -> Source:
+            source = open_source(_into_mariadb(mariadb, disguise, rows))
+            source.declare(disguise.promise.database)
+            return source
+
+        n, _ = _compared(world, disguise, opened, rng, views=25, most=2)
+        pairs += n
+    assert pairs == 50

@@ -166,7 +166,7 @@ def sample(
             "--out",
             "-o",
             metavar="TARGET",
-            help="copy.duckdb, copy.sqlite, postgresql://…, or a folder (Parquet; CSV if it ends in .csv).",
+            help="copy.duckdb, copy.sqlite, postgresql://…, mysql://…, or a folder (Parquet; CSV if it ends in .csv).",
         ),
     ],
     scale: ScaleOption = 1.0,

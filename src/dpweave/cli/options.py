@@ -32,7 +32,8 @@ SourceArgument = Annotated[
     str,
     typer.Argument(
         metavar="SOURCE",
-        help="The private database: shop.duckdb, shop.sqlite, postgresql://…, or a folder of Parquet or CSV files.",
+        help="The private database: shop.duckdb, shop.sqlite, postgresql://…, mysql://…, "
+        "or a folder of Parquet or CSV files.",
     ),
 ]
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="A model that 'dpweave fit' wrote.")]

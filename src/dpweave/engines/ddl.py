@@ -1,4 +1,4 @@
-"""Data definition: the model's types and keys as SQL of DuckDB, SQLite and PostgreSQL."""
+"""Data definition: the model's types and keys as SQL of DuckDB, SQLite, PostgreSQL and MySQL."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def quoted(name: str) -> str:
-    """Quote an identifier, as standard SQL and all three engines do.
+    """Quote an identifier, as standard SQL and all engines do.
 
     >>> quoted('a"b c')
     '"a""b c"'

@@ -19,9 +19,10 @@ __all__ = ["open_source"]
 def open_source(source: object) -> Source:
     """Open whatever holds the private rows, read-only.
 
-    ``source`` is a path or URL (``shop.duckdb``, ``shop.sqlite``, ``postgresql://…``, a folder of Parquet or CSV), a
-    mapping from table names to data frames (anything Arrow can read: pandas, polars, pyarrow), an Ibis connection, or a
-    source that is open already. No row is read, and no message holds a user name or a password.
+    ``source`` is a path or URL (``shop.duckdb``, ``shop.sqlite``, ``postgresql://…``, ``mysql://…``, ``mariadb://…``,
+    a folder of Parquet or CSV), a mapping from table names to data frames (anything Arrow can read: pandas, polars,
+    pyarrow), an Ibis connection, or a source that is open already. No row is read, and no
+    message holds a user name or a password.
     """
     from dpweave.engines.source_base import Source
 
@@ -82,6 +83,11 @@ def _open_connection(source: object) -> Source:
     if not isinstance(source, ibis.BaseBackend):
         raise SourceError(
             f"a source is a path, a URL, a mapping of data frames or an Ibis connection, not {type(source).__name__}"
+        )
+    if source.name == "mysql":
+        raise SourceError(
+            "an Ibis connection to MySQL has settings of its own session, which would have to change; name its URL"
+            " instead: mysql://user@host/database"
         )
     from dpweave.engines.duckdb import source as duckdb
     from dpweave.engines.ibis import source as live

@@ -44,13 +44,13 @@ def write(
     """Write ``tables`` to ``target`` with the schema ``database``: types, keys, uniqueness, nullability.
 
     The kind of target comes from ``format``, else from its name: ``postgresql://…``, ``mysql://…``, ``mariadb://…``, a
-    file ``.duckdb``, ``.sqlite`` or ``.db``; anything else is a folder of Parquet files, or of CSV files where its name ends in ``.csv``. A folder gets
-    a ``datapackage.json`` (Frictionless) that keeps types and keys, and that a later read honours.
+    file ``.duckdb``, ``.sqlite`` or ``.db``; anything else is a folder of Parquet files, or of CSV files where its name
+    ends in ``.csv``. A folder gets a ``datapackage.json`` (Frictionless) that keeps types and keys, and
+    that a later read honours.
 
     Tables may be iterables of record batches: they are consumed one batch at a time, so memory does not grow with them.
     It is all or nothing: files are written beside the target and renamed at the end, so are tables of MySQL, and
-    PostgreSQL gets one transaction.
-    A target that exists is refused unless ``overwrite`` is given.
+    PostgreSQL gets one transaction. A target that exists is refused unless ``overwrite`` is given.
 
     ``progress`` is told the table and the share of it that is written (0 and 1 alone where its length is unknown).
     """

@@ -29,7 +29,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PACKAGES = ("dpweave", "opendp", "numpy", "scipy", "pyarrow", "duckdb", "ibis-framework", "filelock")
-EXTRAS = {"postgres": "psycopg", "spark": "pyspark", "fake": "faker", "mbi": "mbi", "evaluate": "sklearn"}
+EXTRAS = {
+    "postgres": "psycopg",
+    "mysql": "pymysql",
+    "spark": "pyspark",
+    "fake": "faker",
+    "mbi": "mbi",
+    "evaluate": "sklearn",
+}
 """What each extra brings, by the module that tells that it is there."""
 
 

@@ -58,7 +58,7 @@ class SyntheticDatabase(Mapping[str, Any]):
     def write(
         self, target: str | Path, *, overwrite: bool = False, progress: Callable[[str, float], None] | None = None
     ) -> None:
-        """Write a whole database, or nothing: ``.duckdb``, ``.sqlite``, ``postgresql://…``, or a folder."""
+        """Write all or nothing: ``.duckdb``, ``.sqlite``, ``postgresql://…``, ``mysql://…``, or a folder."""
         from dpweave.engines.writing import require_free, write
 
         if not isinstance(self.tables, Parts):

@@ -25,7 +25,7 @@ WHERE table_schema = DATABASE() ORDER BY table_name, ordinal_position
 """
 _INDEXES = """
 SELECT table_name, index_name, column_name, sub_part FROM information_schema.statistics
-WHERE table_schema = DATABASE() AND non_unique = 0 ORDER BY table_name, index_name <> 'PRIMARY', index_name, seq_in_index
+WHERE table_schema = DATABASE() AND non_unique = 0 ORDER BY table_name, index_name, seq_in_index
 """
 _FOREIGN = """
 SELECT table_name, constraint_name, column_name, referenced_table_schema = DATABASE(), referenced_table_name,

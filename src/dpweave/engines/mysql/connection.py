@@ -47,9 +47,7 @@ def connect(url: str, *, modes: str, error: type[SourceError | TargetError]) -> 
     arguments = _arguments(url, error)
     try:
         _require_answer(arguments.get("unix_socket"))
-        connection = pymysql.connect(
-            **arguments, autocommit=True, charset="utf8mb4", conv=encoders, use_unicode=False
-        )
+        connection = pymysql.connect(**arguments, autocommit=True, charset="utf8mb4", conv=encoders, use_unicode=False)
         session = {
             "sql_mode": f"'{modes}'",
             "time_zone": "'+00:00'",

@@ -107,7 +107,11 @@ class _Writer:
         token = secrets.token_hex(4)
         self.prefix = f"{TEMPORARY}{token}_"
         run(connection, f"SELECT GET_LOCK('{TEMPORARY}{token}', 0)")  # ours until the session ends, however it ends
-        left = [n for n in _ours(connection) if one(connection, f"SELECT IS_FREE_LOCK('{n[: len(self.prefix) - 1]}')") == "1"]
+        left = [
+            n
+            for n in _ours(connection)
+            if one(connection, f"SELECT IS_FREE_LOCK('{n[: len(self.prefix) - 1]}')") == "1"
+        ]
         _drop(connection, left)
         self._collation = one(connection, _BYTEWISE)
         self._has_uuid = _takes(connection, "SELECT CAST(NULL AS UUID)")
@@ -118,7 +122,8 @@ class _Writer:
         """Return the tables that are there already, or refuse them."""
         refuse_twins(database, engine="MySQL")
         there = run(
-            self._connection, "SELECT table_name, table_type FROM information_schema.tables WHERE table_schema = DATABASE()"
+            self._connection,
+            "SELECT table_name, table_type FROM information_schema.tables WHERE table_schema = DATABASE()",
         )
         kinds = {str(name): kind for name, kind in there}
         taken = [t.name for t in database if t.name in kinds]
@@ -215,20 +220,19 @@ def _rooms(database: Database, table: Table) -> dict[str, int | None]:
 
     A text in a key gets as much as a key may have, shared with other texts in it, and no more than its own length.
     """
-    types = {c.name: c.type for c in table.columns}
-    texts = {name: type for name, type in types.items() if type.kind in ("text", "bytes", "array", "unknown")}
+    texts = {c.name: c.type.length for c in table.columns if c.type.kind in ("text", "bytes", "array", "unknown")}
     rooms: dict[str, int | None] = {}
     for columns in (table.primary_key, *unique_sets(database, table), *(k.columns for k in table.foreign_keys)):
         inside = [c for c in columns if c in texts]
         for name in inside:
             free = (WIDEST_KEY - NUMBER * (len(columns) - len(inside))) // CHARACTER // len(inside)
-            rooms[name] = min(free, rooms.get(name) or free, texts[name].length or free)
-    left = WIDEST_ROW - NUMBER * len(types) - sum(CHARACTER * (n or 0) for n in rooms.values())
-    for name, type in sorted(texts.items(), key=lambda item: item[1].length or 0):  # noqa: A001
-        width = CHARACTER * (type.length or 0) + 2
-        if name not in rooms and type.length and width <= left:
-            rooms[name] = type.length
-            left -= width
+            rooms[name] = min(free, rooms.get(name) or free, texts[name] or free)
+    left = WIDEST_ROW - NUMBER * len(table.columns) - sum(CHARACTER * (n or 0) for n in rooms.values())
+    lengths = sorted((length, name) for name, length in texts.items() if length and name not in rooms)
+    for length, name in lengths:
+        left -= CHARACTER * length + 2
+        if left >= 0:
+            rooms[name] = length
     return rooms
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # ruff: noqa: S608 - statements are built from constants and quoted names
 
+INDEXED = ("rid", "blank", "owner")
+"""Columns of what we store for a session that other rows lead to or are looked up by."""
 _KEEPING = frozenset({"InnoDB", "MyISAM", "Aria"})
 """Storage engines whose primary keys hold for all rows that a query gives; those of others may join several tables."""
 
@@ -85,8 +87,7 @@ class MySQLSource(Source):
         self.connection.con.close()
 
     def _drop_temporary(self, name: str) -> None:
-        self._ask("SET TRANSACTION READ WRITE")
-        self._ask(f"DROP TEMPORARY TABLE {backquoted(name)}")
+        self._make(f"DROP TEMPORARY TABLE {backquoted(name)}")
 
     @cached_property
     def _found(self) -> Catalogue:
@@ -139,9 +140,7 @@ class MySQLSource(Source):
         return ops.SQLQueryResult(self._selected(stored, declared), schema, self.connection).to_expr()
 
     def _selected(self, stored: Table, declared: Table) -> str:
-        columns = ", ".join(
-            f"{self._read(stored, c.name, c.type)} AS {backquoted(c.name)}" for c in declared.columns
-        )
+        columns = ", ".join(f"{self._read(stored, c.name, c.type)} AS {backquoted(c.name)}" for c in declared.columns)
         return f"SELECT {columns} FROM {backquoted(stored.name)}"
 
     def _read(self, stored: Table, column: str, declared: Type) -> str:
@@ -166,9 +165,25 @@ class MySQLSource(Source):
                 self._streaming = None
 
     def _create_temporary(self, name: str, query: str) -> None:
-        """Store the rows of a query. Only for that is the session allowed to write, one transaction long."""
-        self._ask("SET TRANSACTION READ WRITE")
-        self._ask(f"CREATE TEMPORARY TABLE {backquoted(name)} AS {query}")
+        """Store the rows of a query, with an index on each whole number that joins go by.
+
+        The table is one of Aria: in those of InnoDB a row has less room than a row of a query may need, and whether it
+        has enough depends on the row.
+        """
+        self._end_stream()
+        with self.connection.con.cursor() as cursor:
+            cursor.execute(f"SELECT * FROM ({query}) AS `q` LIMIT 0")
+            held = {column[0] for column in cursor.description}
+        keys = ", ".join(f"INDEX ({column})" for column in INDEXED if column in held)
+        self._make(f"CREATE TEMPORARY TABLE {backquoted(name)} {f'({keys})' if keys else ''} ENGINE=Aria AS {query}")
+
+    def _make(self, statement: str) -> None:
+        """Run one statement in a session that may write, which is what making a temporary table takes."""
+        self._ask("SET SESSION TRANSACTION READ WRITE")
+        try:
+            self._ask(statement)
+        finally:
+            self._ask("SET SESSION TRANSACTION READ ONLY")
 
     def _reason(self, error: Exception) -> str | None:
         return reason(error)

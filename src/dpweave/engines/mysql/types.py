@@ -50,10 +50,10 @@ def mysql_type(column: Column, type: Type, *, characters: int | None, has_uuid: 
 
 
 def type_of_mysql(spelled: str, *, is_json: bool = False) -> Type:
-    """Return the model's type of a type as the catalogue spells it.
+    r"""Return the model's type of a type as the catalogue spells it.
 
     >>> [str(type_of_mysql(t)) for t in ("tinyint(1)", "int(10) unsigned", "decimal(8,2)", "enum('a','it''s')")]
-    ['boolean', 'uint32', 'decimal(8,2)', 'enum("a","it\\'s")']
+    ['boolean', 'uint32', 'decimal(8,2)', 'enum("a","it\'s")']
     """
     name = re.split(r"[ (]", spelled, maxsplit=1)[0].lower()
     size, scale = sizes_of_type(spelled)
