@@ -101,6 +101,7 @@ TOP: Words = {
         'on_excess = "refuse"',
     ),
     "k": ("whole number", "Up to how many columns together are asked about links.", "k = 3"),
+    "views": ("list of tables", "Views of the source that are taken for tables.", 'views = ["grown_ups"]'),
     "locale": ("text", "Language and country of made-up values.", 'locale = "de_DE"'),
     "budget": ("table", "Shares of the budget, below.", "budget = { tables = 0.5 }"),
     "tables": ("table", "One entry for each table, below.", "tables = { }"),

@@ -31,6 +31,7 @@ from dpweave.cli.options import (
     QuietOption,
     ResumeOption,
     ScaleOption,
+    SchemaOption,
     SeedOption,
     SourceArgument,
     app,
@@ -110,6 +111,7 @@ def fit(
     ledger: LedgerOption = Path("ledger.jsonl"),
     label: LabelOption = None,
     resume: ResumeOption = False,
+    schema: SchemaOption = None,
     force: ForceOption = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
@@ -137,6 +139,7 @@ def fit(
             label=label,
             progress=not quiet,
             resume=resume,
+            schema=schema,
         )
         keep(model, out, ledger=ledger, force=force)
     if as_json:
@@ -266,6 +269,7 @@ def run(
     ledger: LedgerOption = Path("ledger.jsonl"),
     label: LabelOption = None,
     resume: ResumeOption = False,
+    schema: SchemaOption = None,
     scale: ScaleOption = 1.0,
     seed: SeedOption = 0,
     force: ForceOption = False,
@@ -305,6 +309,7 @@ def run(
             epsilon=epsilon,
             delta=delta,
             yes=yes,
+            schema=schema,
             quiet=quiet or as_json,
         )
     else:
@@ -320,6 +325,7 @@ def run(
             label=label,
             progress=not quiet,
             resume=resume,
+            schema=schema,
         )
         keep(fitted, kept, ledger=ledger, force=force)
         with kept_safe(kept):
@@ -363,6 +369,7 @@ def evaluate(
         bool, typer.Option("--i-may-see-real-data", help="Say that you may look at the private rows themselves.")
     ] = False,
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE.HTML", help="Write it as HTML too.")] = None,
+    schema: SchemaOption = None,
     force: ForceOption = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
@@ -385,7 +392,7 @@ def evaluate(
     chosen = Plan.load(plan)
     with interruptible(*([] if out is None else [out])):
         with read_copy(target, chosen) as copy:
-            result = library_evaluate(source, copy, chosen, k=k, target=predict, progress=not quiet)
+            result = library_evaluate(source, copy, chosen, k=k, target=predict, progress=not quiet, schema=schema)
         if out is not None:
             result.to_html(out)
     if as_json:

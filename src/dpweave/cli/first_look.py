@@ -32,6 +32,7 @@ def drafted(
     delta: float,
     yes: bool,
     quiet: bool,
+    schema: str | None = None,
 ) -> Plan:
     """Draft a plan, say what it means, ask once, and leave it at ``path``, whatever the answer was."""
     from dpweave.explain.draft_notes import draft_text
@@ -40,7 +41,7 @@ def drafted(
         raise UsageError("say who is protected: --protect TABLE for a first look, or --plan PLAN.TOML from a draft")
     if not yes and not sys.stdin.isatty():
         raise UsageError("nobody is there to ask whether to spend; say --yes if you want it spent")
-    plan, text = draft_text(source, protect=protect, public=public)
+    plan, text = draft_text(source, protect=protect, public=public, schema=schema)
     said = first_look(plan, plan.explain(epsilon=epsilon, delta=delta), without_password(source), path)
     if yes:
         say(said, quiet=quiet)

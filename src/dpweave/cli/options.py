@@ -36,6 +36,12 @@ SourceArgument = Annotated[
         "or a folder of Parquet or CSV files.",
     ),
 ]
+SchemaOption = Annotated[
+    str | None,
+    typer.Option(
+        "--schema", metavar="NAME", help="On a server: the schema (PostgreSQL) or database (MySQL) of the tables."
+    ),
+]
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="A model that 'dpweave fit' wrote.")]
 PlanOption = Annotated[Path, typer.Option("--plan", "-p", metavar="PLAN.TOML", help="The plan, from 'dpweave draft'.")]
 EpsilonOption = Annotated[

@@ -15,6 +15,7 @@ from dpweave.cli.options import (
     JsonOption,
     Neighbours,
     QuietOption,
+    SchemaOption,
     SourceArgument,
     app,
 )
@@ -44,6 +45,11 @@ def draft(
     max_degree: Annotated[
         int, typer.Option("--max-degree", help="First guess of how many rows may point at one row through a key.")
     ] = 10,
+    schema: SchemaOption = None,
+    view: Annotated[
+        list[str] | None,
+        typer.Option("--view", metavar="NAME", help="A view of a server that is taken for a table; repeat it."),
+    ] = None,
     force: ForceOption = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
@@ -62,9 +68,11 @@ def draft(
         public=tuple(public or ()),
         neighbours=neighbours.value,
         max_degree=max_degree,
+        schema=schema,
+        views=tuple(view or ()),
     )
     write_text(out, text)
-    left_out = not_copied(source)
+    left_out = not_copied(source, schema=schema, views=tuple(view or ()))
     if as_json:
         say_json(
             {
@@ -100,7 +108,7 @@ def explain(
 
 
 @app.command()
-def check(plan: PlanArgument, source: SourceArgument, as_json: JsonOption = False) -> None:
+def check(plan: PlanArgument, source: SourceArgument, schema: SchemaOption = None, as_json: JsonOption = False) -> None:
     """Hold a plan against the catalogue of SOURCE, and list what is risky.
 
     Reads the catalogue and never a row; spends nothing. Exit code 3 where a fit would be refused.
@@ -108,7 +116,7 @@ def check(plan: PlanArgument, source: SourceArgument, as_json: JsonOption = Fals
     from dpweave.explain.check_plan import check_plan
     from dpweave.plan.plan import Plan
 
-    findings = check_plan(Plan.load(plan), source)
+    findings = check_plan(Plan.load(plan), source, schema=schema)
     if as_json:
         say_json({"findings": [{"severity": f.severity, "where": f.where, "text": f.text} for f in findings]})
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,18 +16,26 @@ if TYPE_CHECKING:
 __all__ = ["open_source"]
 
 
-def open_source(source: object) -> Source:
+def open_source(source: object, *, schema: str | None = None, views: Collection[str] = ()) -> Source:
     """Open whatever holds the private rows, read-only.
 
     ``source`` is a path or URL (``shop.duckdb``, ``shop.sqlite``, ``postgresql://…``, ``mysql://…``, ``mariadb://…``,
     a folder of Parquet or CSV), a mapping from table names to data frames (anything Arrow can read: pandas, polars,
     pyarrow), an Ibis connection, or a source that is open already. No row is read, and no
     message holds a user name or a password.
+
+    ``schema`` names the schema of a PostgreSQL database, or the database of a MySQL server, whose tables are meant;
+    ``views`` are views of a server that are taken for tables.
     """
     from dpweave.engines.source_base import Source
 
     if isinstance(source, Source):
         return source
+    if not (isinstance(source, str) and "://" in source) and (schema is not None or views):
+        raise SourceError(
+            "a schema can be chosen, and views be taken for tables, on a server that is named by its URL:"
+            " postgresql://…, mysql://… or mariadb://…"
+        )
     if isinstance(source, Mapping):
         from dpweave.engines.frames.source import open_frames
 
@@ -35,11 +43,11 @@ def open_source(source: object) -> Source:
     if isinstance(source, str) and source.startswith(("postgresql://", "postgres://")):
         from dpweave.engines.postgres.source import open_postgres
 
-        return open_postgres(source)
+        return open_postgres(source, schema=schema, views=views)
     if isinstance(source, str) and source.startswith(SCHEMES):
         from dpweave.engines.mysql.source import open_mysql
 
-        return open_mysql(source)
+        return open_mysql(source, schema=schema, views=views)
     if isinstance(source, str) and "://" in source:
         scheme = source.split("://", 1)[0]
         raise SourceError(

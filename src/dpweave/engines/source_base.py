@@ -49,6 +49,8 @@ class Source(ABC):
     """Whether the catalogue can hold keys; where it cannot, they come from the plan."""
     untyped: frozenset[str] = frozenset()
     """Tables whose columns are text because nothing says of what type they are, such as CSV files."""
+    views: frozenset[str] = frozenset()
+    """Views that were asked for by name and stand among the tables of the catalogue."""
     can_materialise: bool
     """Whether temporary tables are allowed here."""
 
@@ -280,7 +282,10 @@ class Source(ABC):
         with self.masked("its catalogue cannot be read"):
             is_view = self._is_view(name)
         if is_view:
-            raise SourceError(f"{name!r} of {self.name} is a view and not a table; name the tables it is made of")
+            raise SourceError(
+                f"{name!r} of {self.name} is a view and not a table; name the tables it is made of, or"
+                " list it under views in the plan, as 'dpweave draft --view' does"
+            )
         raise SourceError(f"{self.name} has no table {name!r}: {nearest(name, self.catalogue.names)}")
 
     @abstractmethod

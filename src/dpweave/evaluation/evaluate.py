@@ -79,6 +79,7 @@ def evaluate(
     learners: bool = True,
     seed: int = 0,
     progress: bool | Callable[[str, float], None] = False,
+    schema: str | None = None,
 ) -> Evaluation:
     """Compare a synthetic database with the real rows of ``source``. NOT PRIVATE: the result must not be shared.
 
@@ -86,7 +87,8 @@ def evaluate(
     model trained on synthetic rows shall predict on real ones. ``learners`` trains that model, and one that tells real
     rows from synthetic ones, and asks SDMetrics; without it only counts are compared, which is quick. ``seed`` draws
     the rivals and the samples. ``progress`` shows bars, or is called with step and share. Domains that ``plan`` leaves
-    to be learned are read off the real rows, which is fine here and nowhere else.
+    to be learned are read off the real rows, which is fine here and nowhere else. ``schema`` says where on a server the
+    real tables are.
     """
     from dpweave.engines.opening import open_source
     from dpweave.evaluation.learners import MOST_SDMETRICS_ROWS, closest_records, scores
@@ -94,7 +96,7 @@ def evaluate(
     if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= 6:
         raise UsageError(f"k must be a whole number from 1 to 6, not {k!r}")
     steps = reporter(progress)
-    with open_source(source) as opened:
+    with open_source(source, schema=schema, views=plan.views) as opened:
         plan.require(opened.catalogue)
         opened.declare(plan.database)
         stored = StoredTables(opened, plan.database)

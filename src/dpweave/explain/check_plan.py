@@ -34,11 +34,11 @@ class Finding:
     text: str
 
 
-def check_plan(plan: Plan, source: object) -> tuple[Finding, ...]:
+def check_plan(plan: Plan, source: object, *, schema: str | None = None) -> tuple[Finding, ...]:
     """Compare a plan with the catalogue of a source; the worst comes first."""
     from dpweave.engines.opening import open_source
 
-    with open_source(source) as opened:
+    with open_source(source, schema=schema, views=plan.views) as opened:
         catalogue, left_out = opened.catalogue, opened.not_copied
     found = [*_schema(plan, catalogue), *_not_in_plan(plan, catalogue)]
     for table in plan.tables:

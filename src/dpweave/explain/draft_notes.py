@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dpweave import chosen
@@ -59,6 +60,12 @@ BEFORE = {
     "on_excess": (
         "Under record, what to do when a max_degree does not hold: refuse or truncate. entity always truncates.",
     ),
+    "views": (
+        (
+            "Views of the source that are taken for tables. The promise holds if each row of a view comes from rows of"
+            " one unit alone: a view that adds up or ranks the rows of several units breaks it. Say its keys below."
+        ),
+    ),
     "k": ("Relations are learned from marginals of so many columns, counted over both sides.",),
     "budget": (
         (
@@ -76,29 +83,34 @@ def draft_text(
     public: tuple[str, ...] = (),
     neighbours: Literal["entity", "record"] = "entity",
     max_degree: int = 10,
+    schema: str | None = None,
+    views: tuple[str, ...] = (),
 ) -> tuple[Plan, str]:
     """Draft a plan and write it with comments; where ``protect`` leaves tables open,
     more are proposed. Reads no row.
     """
     from dpweave.engines.opening import open_source
     from dpweave.plan.plan import draft_plan
-    from dpweave.schema.proposed_keys import propose_keys
+    from dpweave.schema.proposed_keys import propose_keys, propose_keys_of
 
-    with open_source(source) as opened:
-        database = opened.database if opened.declares_keys else propose_keys(opened.database)
+    with open_source(source, schema=schema, views=views) as opened:
+        opened.require_tables(views)
+        declared = opened.database
+        database = propose_keys_of(declared, views) if opened.declares_keys else propose_keys(declared)
         complete = propose_protect(database, protect=protect, public=public)
         plan = draft_plan(database, protect=complete, public=public, neighbours=neighbours, max_degree=max_degree)
+        plan = replace(plan, views=views)
         left_out, untyped = opened.not_copied, opened.untyped
     added = complete[len(protect) :] if protect else ()
     said = comments(plan, added=added, left_out=left_out, source=database, untyped=untyped)
     return plan, plan_text(plan, said)
 
 
-def not_copied(source: object) -> tuple[str, ...]:
+def not_copied(source: object, *, schema: str | None = None, views: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Return CHECK constraints and views of a source, in words. Reads no row."""
     from dpweave.engines.opening import open_source
 
-    with open_source(source) as opened:
+    with open_source(source, schema=schema, views=views) as opened:
         return opened.not_copied
 
 

@@ -75,6 +75,7 @@ def fit(
     progress: bool | Callable[[str, float], None] = False,
     insecure_seed: int | None = None,
     resume: bool = False,
+    schema: str | None = None,
 ) -> Model:
     """Spend (epsilon, delta) once on ``source`` as ``plan`` says, and return a model that can be sampled forever.
 
@@ -88,8 +89,9 @@ def fit(
 
     Every answer is kept beside the ledger until the model is saved. ``resume`` goes on with a fit of the same arguments
     that was cut off: what was answered is not asked again, and a charge whose answer was lost is paid once more.
+    ``schema`` names the schema of a PostgreSQL database, or the database of a MySQL server, that holds the tables.
     """
-    plan = _chosen(source, plan, protect, public)
+    plan = _chosen(source, plan, protect, public, schema)
     allocation = allocate(plan, epsilon=epsilon, delta=delta)
     require_faker(plan.placeholders)
     plan, given_rows = read_external_rows(plan, external)
@@ -97,7 +99,7 @@ def fit(
     report = reporter(progress)
     if resume and ledger is None:
         raise UsageError("resume needs the ledger of the fit that was cut off: its answers were kept beside it")
-    with open_source(source) as opened, ExitStack() as at_end:
+    with open_source(source, schema=schema, views=plan.views) as opened, ExitStack() as at_end:
         opened.require_tables(plan.database.names)
         plan.require(opened.catalogue)
         opened.declare(plan.database)
@@ -181,12 +183,14 @@ def _bound(
     }
 
 
-def _chosen(source: object, plan: Plan | None, protect: Sequence[str] | None, public: Sequence[str]) -> Plan:
+def _chosen(
+    source: object, plan: Plan | None, protect: Sequence[str] | None, public: Sequence[str], schema: str | None
+) -> Plan:
     """Return the plan that was given, or draft one; either says who is protected, and never both."""
     from dpweave.plan.plan import Plan as Drafter
 
     if plan is None and protect:
-        return Drafter.draft(source, protect=protect, public=public)
+        return Drafter.draft(source, protect=protect, public=public, schema=schema)
     if plan is None or protect is not None or public:
         raise UsageError("fit takes a plan, or for a first look protect=[…] and perhaps public=[…], and never both")
     return plan

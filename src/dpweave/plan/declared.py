@@ -36,6 +36,8 @@ class DeclaredPlan:
     """Column sets, across any tables that join, which get priority in the budget."""
     locale: str = DEFAULT_LOCALE
     """Language and country of made-up values, where a column does not say another."""
+    views: tuple[str, ...] = ()
+    """Tables of the plan that are views of the source. Each row of one must come from the rows of one unit."""
 
     @cached_property
     def database(self) -> Database:
@@ -89,6 +91,7 @@ class DeclaredPlan:
             "k": self.k,
             "protect": list(self.protect),
             "public": list(self.public),
+            **({"views": list(self.views)} if self.views else {}),
             **({"locale": self.locale} if self.locale != DEFAULT_LOCALE else {}),
             "budget": {f.name: getattr(self.shares, f.name) for f in fields(self.shares)},
             "tables": {t.name: table_to_dict(t) for t in self.tables},

@@ -123,6 +123,9 @@ class Plan(DeclaredPlan):
         if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 2:
             raise PlanError(f"k must be a whole number of at least 2, not {self.k!r}")
         require_locale(self.locale)
+        for name in self.views:
+            if name not in self.table:
+                raise PlanError(f"views lists {name!r}, which is no table of the plan: {nearest(name, self.table)}")
         for table in self.tables:
             self._check(table)
         for constraint in self.constraints:
@@ -281,24 +284,32 @@ class Plan(DeclaredPlan):
         public: Sequence[str] = (),
         neighbours: Literal["entity", "record"] = "entity",
         max_degree: int = chosen.DEFAULT_DEGREE,
+        schema: str | None = None,
+        views: Sequence[str] = (),
     ) -> Plan:
         """Write a first plan from the catalogue of ``source``. Reads no row.
+
+        On a server, ``schema`` names the schema of PostgreSQL or the database of MySQL, and ``views`` are taken for
+        tables; their keys are proposed from names, since no catalogue says them.
 
         Owning keys are proposed along the shortest chains to a protected table, mandatory keys
         first. A mandatory key to a second protected table is shared: its rows are hidden for
         both. Columns whose names or types look like identifiers or free text are not modelled.
         """
         from dpweave.engines.opening import open_source
-        from dpweave.schema.proposed_keys import propose_keys
+        from dpweave.schema.proposed_keys import propose_keys, propose_keys_of
 
-        with open_source(source) as opened:
-            return draft_plan(
-                opened.database if opened.declares_keys else propose_keys(opened.database),
+        with open_source(source, schema=schema, views=views) as opened:
+            opened.require_tables(views)
+            declared, listed = opened.database, tuple(views)
+            drafted = draft_plan(
+                propose_keys_of(declared, listed) if opened.declares_keys else propose_keys(declared),
                 protect=tuple(protect),
                 public=tuple(public),
                 neighbours=neighbours,
                 max_degree=max_degree,
             )
+            return replace(drafted, views=listed)
 
     def require(self, database: Database) -> None:
         """Refuse a source whose catalogue does not hold what this plan was written for."""
@@ -393,6 +404,7 @@ class Plan(DeclaredPlan):
             tables=tables,
             protect=names("protect", data.get("protect", [])),
             public=names("public", data.get("public", [])),
+            views=names("views", data.get("views", [])),
             neighbours=data.get("neighbours", "entity"),
             on_excess=data.get("on_excess", "refuse"),
             k=data.get("k", 3),

@@ -9,12 +9,18 @@ from typing import TYPE_CHECKING
 from dpweave.schema.database import Column, Database, ForeignKey, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
 _KEY_KINDS = {"integer", "text", "uuid", "decimal", "enum"}
 _KIN = {"parent", "father", "mother", "spouse", "partner"}
 _STAFF = {"employee", "staff", "person", "people", "worker", "member", "user"}
 _BOSS = {"manager", "supervisor", "boss", "reports_to", "chief"}
+
+
+def propose_keys_of(database: Database, names: Collection[str]) -> Database:
+    """Propose keys of some tables alone: those of which the catalogue says none, such as views."""
+    proposed = propose_keys(database) if names else database
+    return Database(tuple(proposed[t.name] if t.name in names else t for t in database))
 
 
 def propose_keys(database: Database) -> Database:

@@ -33,10 +33,11 @@ _PARAMETERS = {
 """What a URL may say after its question mark, and what the driver calls it."""
 
 
-def connect(url: str, *, modes: str, error: type[SourceError | TargetError]) -> Any:
+def connect(url: str, *, modes: str, database: str | None = None, error: type[SourceError | TargetError]) -> Any:
     """Open a session in UTC and UTF-8 with autocommit and these SQL modes.
 
-    What the URL leaves out comes from ``MYSQL_PWD`` and from the section ``[client]`` of ``~/.my.cnf``.
+    ``database`` stands for the one that the URL names. What the URL leaves out comes from ``MYSQL_PWD``
+    and from the section ``[client]`` of ``~/.my.cnf``.
     """
     try:
         import pymysql
@@ -44,7 +45,7 @@ def connect(url: str, *, modes: str, error: type[SourceError | TargetError]) -> 
     except ImportError:
         raise error("MySQL and MariaDB need the extra: pip install 'dpweave[mysql]'") from None
     encoders = {kind: encode for kind, encode in conversions.items() if not isinstance(kind, int)}
-    arguments = _arguments(url, error)
+    arguments = _arguments(url, database, error)
     try:
         _require_answer(arguments.get("unix_socket"))
         connection = pymysql.connect(**arguments, autocommit=True, charset="utf8mb4", conv=encoders, use_unicode=False)
@@ -58,7 +59,7 @@ def connect(url: str, *, modes: str, error: type[SourceError | TargetError]) -> 
         }
         run(connection, f"SET {', '.join(f'SESSION {name} = {value}' for name, value in session.items())}")
     except (pymysql.MySQLError, OSError, ValueError) as failure:  # the last by a file of options, or by an odd name
-        raise error(f"{label(url)}: {_refusal(failure)}") from None
+        raise error(f"{label(url, database)}: {_refusal(failure)}") from None
     return connection
 
 
@@ -84,7 +85,7 @@ def one(connection: Any, query: str, arguments: Iterable[str] = ()) -> str | Non
     return rows[0][0] if rows else None
 
 
-def label(url: str) -> str:
+def label(url: str, database: str | None = None) -> str:
     """Return host and database of a URL, and nothing else of it.
 
     >>> label("mysql://ann:s3cret@db.example.org:3307/shop?ssl_ca=ca.pem")
@@ -95,10 +96,10 @@ def label(url: str) -> str:
         port = f":{parts.port}" if parts.port else ""
     except ValueError:
         return "mysql"
-    return f"{parts.scheme}://{parts.hostname or 'localhost'}{port}/{unquote(parts.path[1:])}"
+    return f"{parts.scheme}://{parts.hostname or 'localhost'}{port}/{database or unquote(parts.path[1:])}"
 
 
-def _arguments(url: str, error: type[SourceError | TargetError]) -> dict[str, Any]:
+def _arguments(url: str, database: str | None, error: type[SourceError | TargetError]) -> dict[str, Any]:
     form = "the URL is not of the form mysql://user:password@host:port/database"
     try:
         parts = urlsplit(url)
@@ -108,8 +109,8 @@ def _arguments(url: str, error: type[SourceError | TargetError]) -> dict[str, An
         timeout = int(named.pop("connect_timeout", CONNECT_SECONDS))
     except (ValueError, KeyError):
         raise error(f"{label(url)}: {form}; after a question mark it may name {', '.join(_PARAMETERS)}") from None
-    database = unquote(parts.path[1:])
-    if not database or "/" in database:
+    database = database or unquote(parts.path[1:])
+    if not database or "/" in parts.path[1:]:
         raise error(f"{label(url)}: {form}; the database must be named")
     found: dict[str, Any] = {"database": database, "connect_timeout": timeout, **named}
     if parts.hostname or "unix_socket" not in found:

@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 from dpweave.engines.ddl import create_table, foreign_key, names, quoted, refuse_twins, unique_sets
 from dpweave.engines.mysql.connection import connect, label, one, reason, run
 from dpweave.engines.mysql.types import CHARACTER, WIDEST_KEY, WIDEST_ROW, mysql_type
-from dpweave.engines.source_base import TEMPORARY
 from dpweave.errors import TargetError
 
 if TYPE_CHECKING:
@@ -31,12 +30,14 @@ if TYPE_CHECKING:
 
 MODES = "ANSI_QUOTES,NO_BACKSLASH_ESCAPES,STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,NO_AUTO_VALUE_ON_ZERO"
 """Standard quotes, as our statements have them, and an error where a value does not fit."""
+DRAFT = "_dpweave_"
+"""Begins the name of everything that is not finished."""
 STATEMENT = 1 << 20
 """Bytes of an INSERT, about."""
 NUMBER = 16
 """Bytes that a column of a key has at most if it is no text."""
 WORDS = pa.large_string()
-_OURS = re.compile(rf"{TEMPORARY}([0-9a-f]{{8}})_(?:new|old)\d+")
+_OURS = re.compile(rf"{DRAFT}([0-9a-f]{{8}})_(?:new|old)\d+")
 _BYTEWISE = """
 SELECT collation_name FROM information_schema.collations
 WHERE collation_name IN ('utf8mb4_nopad_bin', 'utf8mb4_0900_bin', 'utf8mb4_bin') ORDER BY collation_name = 'utf8mb4_bin'
@@ -105,8 +106,8 @@ class _Writer:
     def __init__(self, connection: Any, *, where: str) -> None:
         self._connection, self._where = connection, where
         token = secrets.token_hex(4)
-        self.prefix = f"{TEMPORARY}{token}_"
-        run(connection, f"SELECT GET_LOCK('{TEMPORARY}{token}', 0)")  # ours until the session ends, however it ends
+        self.prefix = f"{DRAFT}{token}_"
+        run(connection, f"SELECT GET_LOCK('{DRAFT}{token}', 0)")  # ours until the session ends, however it ends
         left = [
             n
             for n in _ours(connection)

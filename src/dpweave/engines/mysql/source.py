@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 from dpweave.engines.mysql.catalogue import Catalogue, reflect_mysql
 from dpweave.engines.mysql.connection import connect, label, one, reason, run
 from dpweave.engines.mysql.reading import TEXTS, backquoted, can_read, read_as
-from dpweave.engines.source_base import BATCH_ROWS, TEMPORARY, Source, ibis_type
+from dpweave.engines.source_base import BATCH_ROWS, Source, ibis_type
 from dpweave.errors import SourceError
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class MySQLSource(Source):
         from dpweave.engines.mysql.compiler import Server
 
         super().__init__(Server(connection), name=name, owned=True)
-        self._admitted = tuple(views)
+        self.views = frozenset(views)
         self._streaming: _Rows | None = None
         with self.masked("the session cannot be set up"):
             self._is_mariadb = "mariadb" in (one(connection, "SELECT VERSION()") or "").lower()
@@ -92,7 +92,7 @@ class MySQLSource(Source):
     @cached_property
     def _found(self) -> Catalogue:
         self._end_stream()
-        return reflect_mysql(self.connection.con, mariadb=self._is_mariadb, views=self._admitted)
+        return reflect_mysql(self.connection.con, mariadb=self._is_mariadb, views=self.views)
 
     def _reflect(self) -> Database:
         return self._found.database
@@ -315,14 +315,11 @@ def _cast(value: str, kind: Type) -> str:
             return f"UNHEX({value})"
 
 
-def open_mysql(url: str, *, views: Collection[str] = ()) -> MySQLSource:
-    """Connect to a ``mysql://`` or ``mariadb://`` URL."""
-    connection = connect(url, modes="", error=SourceError)
+def open_mysql(url: str, *, schema: str | None = None, views: Collection[str] = ()) -> MySQLSource:
+    """Connect to a ``mysql://`` or ``mariadb://`` URL; ``schema`` stands for the database that it names."""
+    connection = connect(url, modes="", database=schema, error=SourceError)
     try:
-        return MySQLSource(connection, name=label(url), views=views)
+        return MySQLSource(connection, name=label(url, schema), views=views)
     except SourceError:
         connection.close()
         raise
-
-
-__all__ = ["TEMPORARY", "MySQLSource", "open_mysql"]

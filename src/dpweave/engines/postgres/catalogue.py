@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpweave.engines.catalogue_rows import DeclaredKeys, catalogue_rows
 from dpweave.engines.postgres.types import type_of_postgres
 from dpweave.schema.database import Column, Database
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 # ruff: noqa: S608 - statements are built from constants and quoted names
 
@@ -15,8 +18,9 @@ _SYSTEM = "n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast') AND
 
 
 _POSTGRES_TABLES = f"""
-SELECT c.oid, n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind IN ('r', 'p', 'f') AND NOT c.relispartition AND {_SYSTEM} ORDER BY c.oid
+SELECT c.oid, n.nspname, c.relname, c.relkind IN ('v', 'm')
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p', 'f', 'v', 'm') AND NOT c.relispartition AND {_SYSTEM} ORDER BY c.oid
 """
 
 
@@ -53,10 +57,17 @@ ORDER BY x.indexrelid
 """
 
 
-def reflect_postgres(connection: Any) -> Database:
-    """Read PostgreSQL's system catalogue; every schema counts, and tables outside the default one carry its name."""
+def reflect_postgres(connection: Any, *, schema: str | None = None, views: Collection[str] = ()) -> Database:
+    """Read PostgreSQL's system catalogue; tables outside the default schema carry its name.
+
+    Every schema counts, or only the one that is named. Views count where they are asked for.
+    """
     default = catalogue_rows(connection, "SELECT coalesce(current_schema(), 'public')")[0][0]
-    tables = {oid: (schema, name) for oid, schema, name in catalogue_rows(connection, _POSTGRES_TABLES)}
+    tables = {
+        oid: (place, name)
+        for oid, place, name, is_view in catalogue_rows(connection, _POSTGRES_TABLES)
+        if schema in (None, place) and (not is_view or (name if place == default else f"{place}.{name}") in views)
+    }
     oids = (list(tables),)
     columns: dict[tuple[str, str], list[Column]] = {place: [] for place in tables.values()}
     for oid, name, kind, form, category, typmod, notnull, labels in catalogue_rows(connection, _POSTGRES_COLUMNS, oids):
@@ -71,27 +82,37 @@ def reflect_postgres(connection: Any) -> Database:
                 keys.primary[tables[oid]] = tuple(names)
             case "u":
                 keys.add_unique(tables[oid], tuple(names))
-            case _:
-                keys.add_foreign(tables[oid], tuple(names), tables.get(target, ("", "")), tuple(target_names))
+            case _ if target in tables:  # not where it lies in another schema than the one that is meant
+                keys.add_foreign(tables[oid], tuple(names), tables[target], tuple(target_names))
     for oid, names in catalogue_rows(connection, _POSTGRES_INDEXES, oids):
         keys.add_unique(tables[oid], tuple(names))
     return keys.database(columns, default=default)
 
 
-def left_out_by_postgres(connection: Any) -> tuple[str, ...]:
-    """Return CHECK constraints and views, in words."""
+def left_out_by_postgres(connection: Any, *, schema: str | None = None, views: Collection[str] = ()) -> tuple[str, ...]:
+    """Return CHECK constraints and views that were not asked for, in words."""
+    default = catalogue_rows(connection, "SELECT coalesce(current_schema(), 'public')")[0][0]
     checks = catalogue_rows(
         connection,
-        "SELECT c.relname, pg_get_constraintdef(k.oid) FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid JOIN"
-        f" pg_namespace n ON n.oid = c.relnamespace WHERE k.contype = 'c' AND NOT c.relispartition AND {_SYSTEM} ORDER"
+        "SELECT n.nspname, c.relname, pg_get_constraintdef(k.oid) FROM pg_constraint k JOIN pg_class c"
+        " ON c.oid = k.conrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
+        f" WHERE k.contype = 'c' AND NOT c.relispartition AND {_SYSTEM} ORDER"
         " BY k.oid",
     )
-    views = catalogue_rows(
+    found = catalogue_rows(
         connection,
-        "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+        "SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
         f"WHERE c.relkind IN ('v', 'm') AND {_SYSTEM} ORDER BY c.oid",
     )
-    return (*(f"{table}: {text}" for table, text in checks), *(f"view {name}" for (name,) in views))
+    left = (
+        name
+        for place, name in found
+        if schema in (None, place) and (name if place == default else f"{place}.{name}") not in views
+    )
+    return (
+        *(f"{table}: {text}" for place, table, text in checks if schema in (None, place)),
+        *(f"view {name}" for name in left),
+    )
 
 
 def _text(value: str | bytes) -> str:

@@ -20,7 +20,7 @@ from dpweave.engines.source_base import (
 from dpweave.errors import SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     import ibis
     import pyarrow as pa
@@ -68,8 +68,17 @@ class PostgresSource(Source):
     embedded = False
     declares_keys = True
 
-    def __init__(self, connection: Any, *, name: str, owned: bool = True) -> None:
+    def __init__(
+        self,
+        connection: Any,
+        *,
+        name: str,
+        owned: bool = True,
+        schema: str | None = None,
+        views: Collection[str] = (),
+    ) -> None:
         super().__init__(connection, name=name, owned=owned)
+        self._schema, self.views = schema, frozenset(views)
         with self.masked("the session cannot be set up"):
             if self._one("SHOW server_encoding") == "SQL_ASCII":
                 raise SourceError(
@@ -93,10 +102,10 @@ class PostgresSource(Source):
         return row[0] if row else None
 
     def _reflect(self) -> Database:
-        return reflect_postgres(self.connection.con)
+        return reflect_postgres(self.connection.con, schema=self._schema, views=self.views)
 
     def _not_copied(self) -> tuple[str, ...]:
-        return left_out_by_postgres(self.connection.con)
+        return left_out_by_postgres(self.connection.con, schema=self._schema, views=self.views)
 
     def _engine_table(self, name: str) -> Table:
         return self.catalogue[name]
@@ -258,16 +267,26 @@ def _values(table: pa.Table) -> str:
     return f"SELECT {columns} FROM (VALUES {rows}) AS v ({held})"  # noqa: S608 - quoted above
 
 
-def open_postgres(url: str) -> PostgresSource:
-    """Connect to a ``postgresql://`` URL."""
+def open_postgres(url: str, *, schema: str | None = None, views: Collection[str] = ()) -> PostgresSource:
+    """Connect to a ``postgresql://`` URL; ``schema`` is then the only one."""
     import ibis
 
+    from dpweave.engines.ddl import quoted
+
     connection = connect(url, error=SourceError)
+    shown = label(url)
+    if schema is not None:
+        shown = f"{shown}?schema={schema}"
+        found = connection.execute("SELECT count(*) FROM pg_namespace WHERE nspname = %s", (schema,)).fetchone()
+        if not found[0]:
+            connection.close()
+            raise SourceError(f"{label(url)} has no schema {schema!r}")
+        connection.execute("SELECT set_config('search_path', %s, false)", (quoted(schema),))
     connection.execute("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
     for name, loader in _total_loaders().items():
         connection.adapters.register_loader(name, loader)
     try:
-        return PostgresSource(ibis.postgres.from_connection(connection), name=label(url))
+        return PostgresSource(ibis.postgres.from_connection(connection), name=shown, schema=schema, views=views)
     except SourceError:
         connection.close()
         raise
