@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -76,28 +76,31 @@ def _writer(url: str) -> Iterator[_Writer]:
         try:
             yield writer
         finally:
-            connection = _clean(connection, writer, url)
+            _hang_up(connection)
+            _sweep(url, writer.prefix)
     except pymysql.MySQLError as error:
         raise TargetError(f"{label(url)}: {reason(error) or 'the server refused a statement'}") from None
     finally:
-        connection.close()
+        _hang_up(connection)
 
 
-def _clean(connection: Any, writer: _Writer, url: str) -> Any:
+def _hang_up(connection: Any) -> None:
+    import pymysql
+
+    if connection.open:
+        with suppress(pymysql.MySQLError):
+            connection.close()
+
+
+def _sweep(url: str, prefix: str) -> None:
     """Drop what is still under a name of ours, on a new connection: the old one may be amid a statement, or lost."""
     import pymysql
 
-    with suppress(pymysql.MySQLError):
-        connection.close()
-    with suppress(pymysql.MySQLError, TargetError):
-        connection = connect(url, modes=MODES, error=TargetError)
-        _drop(connection, [name for name in _ours(connection) if name.startswith(writer.prefix)])
-    return connection if connection.open else _Closed()
-
-
-class _Closed:
-    def close(self) -> None:
-        """Do nothing."""
+    with (
+        suppress(pymysql.MySQLError, TargetError),
+        closing(connect(url, modes=MODES, error=TargetError)) as connection,
+    ):
+        _drop(connection, [name for name in _ours(connection) if name.startswith(prefix)])
 
 
 class _Writer:
