@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 from dpweave import chosen
 from dpweave.measure.centred_counts import clip_for
 from dpweave.measure.question import Way
+from dpweave.plan.compiled import once
 from dpweave.privacy.sensitivity import movement, units_of
 from dpweave.privacy.window import Units
 from dpweave.schema.domain import View, parse_presence
@@ -172,6 +173,7 @@ def _typical(sizes: Iterable[int]) -> float:
     return math.exp(sum(logs) / len(logs))
 
 
+@once
 def moved(plan: CompiledPlan, view: View, columns: tuple[str, ...], *, way: Way, times: float = 1.0) -> float:
     """What noise has to hide of one unit in counts over ``columns``, counted in some ``way``: all that it can move, or
     its length where counts are centred, or a usual clip.

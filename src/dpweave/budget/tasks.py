@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dpweave.plan.compiled import once
 from dpweave.privacy.sensitivity import movement
 from dpweave.schema.domain import Attribute, Learn, View, newcomer, parse_repetition, repetition
 
@@ -30,6 +31,7 @@ class Task:
         return f"{self.group}:{self.table}" + (f".{self.item}" if self.item else "")
 
 
+@once
 def tasks(plan: CompiledPlan) -> tuple[Task, ...]:
     """Everything that a fit of ``plan`` will ask of the rows."""
     out: list[Task] = []
@@ -49,6 +51,7 @@ def tasks(plan: CompiledPlan) -> tuple[Task, ...]:
     return tuple(out)
 
 
+@once
 def serving(plan: CompiledPlan) -> tuple[tuple[Joined, Task | None], ...]:
     """Return every declared workload with the task that will measure it: a table, or
     the first relation that sees it whole.
@@ -108,6 +111,7 @@ def task_view(plan: CompiledPlan, task: Task) -> View:
     return View.of_table(task.table, table.model_columns if task.group == "tables" else ())
 
 
+@once
 def touched(plan: CompiledPlan, task: Task) -> tuple[str, ...]:
     """Protected tables whose units some count of a task may depend on: those that all its columns together reach."""
     view = task_view(plan, task)

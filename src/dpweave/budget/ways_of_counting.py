@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dpweave.measure.question import Way
+from dpweave.plan.compiled import once
 from dpweave.privacy.sensitivity import units_of
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def relation_way(promise: Promise, relation: Relation) -> Way:
     return Way.CODED if relation.has_popular_targets else Way.PLAIN
 
 
+@once
 def task_way(plan: CompiledPlan, task: Task) -> Way:
     """How a task counts: the way of its relation, or else of its table."""
     if task.group != "links":

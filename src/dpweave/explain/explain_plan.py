@@ -24,7 +24,7 @@ from dpweave.budget.tasks import (
     task_view,
     touched,
 )
-from dpweave.budget.ways_of_counting import relation_way, table_way, task_way
+from dpweave.budget.ways_of_counting import table_way, task_way
 from dpweave.explain.draft_notes import said_of_bare_rows
 from dpweave.explain.explanation_text import explanation_text, short
 from dpweave.explain.forecast import forecast
@@ -33,6 +33,7 @@ from dpweave.measure.design import inner_sets
 from dpweave.measure.margins import even_margin
 from dpweave.measure.public_row_sums import PublicRowSums
 from dpweave.measure.question import Way
+from dpweave.plan.compiled import once
 from dpweave.plan.explanation import (
     Explanation,
     Holding,
@@ -43,7 +44,8 @@ from dpweave.plan.explanation import (
     Spending,
     TableOutlook,
 )
-from dpweave.privacy.accounting import gaussian_sigma, split
+from dpweave.privacy.accounting import gaussian_sigma as exact_sigma
+from dpweave.privacy.accounting import split
 from dpweave.privacy.certificate import Guarantee, said_together, statement
 from dpweave.privacy.sensitivity import belonging, movement, units_of, weighed
 from dpweave.schema.database import Type
@@ -57,6 +59,16 @@ if TYPE_CHECKING:
     from dpweave.plan.entries import TablePlan
     from dpweave.plan.plan import Plan
     from dpweave.plan.relations import Relation as LinkedRelation
+
+
+gaussian_sigma = lru_cache(maxsize=4096)(exact_sigma)
+"""Many columns of a table get the same budget, and exact fractions take their time."""
+
+
+@lru_cache(maxsize=4096)
+def _after_a_look(rho: float) -> float:
+    """What one look leaves of ``rho``."""
+    return split(rho, [chosen.LOOK, 1 - chosen.LOOK])[1]
 
 
 def explain(plan: Plan, *, epsilon: float, delta: float) -> Explanation:
@@ -168,7 +180,7 @@ def _served(plan: CompiledPlan, allocation: Allocation) -> Iterable[ServedWorklo
         cells = math.prod(plan.seen_codes(workload.base, a, view.linked) for a in workload.attributes)
         sigma = gaussian_sigma(l2, part * allocation.tasks[task])
         relation = plan.relation.get((task.table, task.item)) if task.group == "links" else None
-        if relation is not None and relation_way(plan.promise, relation) is Way.CODED:
+        if relation is not None and task_way(plan, link_task(relation)) is Way.CODED:
             sigma = _coded_noise(plan, relation, workload.names, rho=allocation.tasks[task])
         yield ServedWorkload(workload.declared.columns, weight, task.name, cells, sigma)
 
@@ -206,9 +218,10 @@ def _quantile_share(table: TablePlan, column: str, rho: float) -> float:
     """What quantiles get of a task that learns bins: what one look leaves where the range has to be found first."""
     domain = table.column[column].domain
     declared = isinstance(domain, Learn) and domain.low is not None and domain.high is not None
-    return rho if declared else split(rho, [chosen.LOOK, 1 - chosen.LOOK])[1]
+    return rho if declared else _after_a_look(rho)
 
 
+@once
 def _worst_l2(plan: CompiledPlan, task: Task, *, ordinary: bool = True) -> float:
     """What noise has to hide at most in the counts over one column of a task's view, or in its number of rows.
 

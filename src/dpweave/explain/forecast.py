@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dpweave import chosen
 from dpweave.budget.priorities import moved
 from dpweave.budget.tasks import link_task
-from dpweave.budget.ways_of_counting import relation_way
+from dpweave.budget.ways_of_counting import task_way
 from dpweave.links.wiring.wire import SLICE_CELLS, WHOLE_CELLS
 from dpweave.measure.question import Way
 from dpweave.plan.explanation import Forecast, LinkForecast
@@ -61,25 +61,30 @@ class Predicted(NamedTuple):
     informed: tuple[Workload, ...]
 
 
-def predictions(plan: CompiledPlan, allocation: Allocation, *, bounds: bool = True) -> dict[Relation, Predicted]:
-    """What is predicted of each relation that is learned; and which bounds would be best, if they are asked for."""
-    return {r: _predicted(plan, allocation, r, bounds=bounds) for r in plan.relations if r.is_learned}
+def predictions(
+    plan: CompiledPlan, allocation: Allocation, *, k: int | None = None, bounds: bool = True
+) -> dict[Relation, Predicted]:
+    """What is predicted of each relation that is learned over ``k`` columns, or as many as the plan says; and which
+    bounds would be best, if they are asked for.
+    """
+    most = plan.k if k is None else k
+    return {r: _predicted(plan, allocation, r, most=most, bounds=bounds) for r in plan.relations if r.is_learned}
 
 
-def _predicted(plan: CompiledPlan, allocation: Allocation, relation: Relation, *, bounds: bool) -> Predicted:
+def _predicted(plan: CompiledPlan, allocation: Allocation, relation: Relation, *, most: int, bounds: bool) -> Predicted:
     from dpweave.measure.design import predict_error, recommend_degree
 
     left, right = relation.varying
     table = plan.table[relation.table]
     rows = table.seen_rows
-    k = plan.k if len(left) + len(right) <= MOST_COLUMNS else 2
+    k = most if len(left) + len(right) <= MOST_COLUMNS else 2
     rho = allocation.tasks[link_task(relation)]
-    coded = units_of(plan.promise, relation.view) if relation_way(plan.promise, relation) is Way.CODED else None
+    coded = units_of(plan.promise, relation.view) if task_way(plan, link_task(relation)) is Way.CODED else None
     found = predict_error(left, right, k=k, rho=rho, l2=_hidden(plan, relation), links=rows, units=coded)
     best = None
     # Where links are counted by values of public rows, a bound costs next to nothing by itself.
     owner = _owner(table) if bounds else None
-    if owner is not None and (most := owner.planned.max_degree) and table.planned.rows and coded is None:
+    if owner is not None and (bound_now := owner.planned.max_degree) and table.planned.rows and coded is None:
         best = recommend_degree(
             left,
             right,
@@ -87,7 +92,7 @@ def _predicted(plan: CompiledPlan, allocation: Allocation, relation: Relation, *
             rho=rho,
             rows=plan.table[owner.target].seen_rows,
             links=float(table.planned.rows),
-            l2=lambda bound: _hidden(plan, relation, times=bound / most),
+            l2=lambda bound: _hidden(plan, relation, times=bound / bound_now),
         )
         if owner.is_single:
             best = 1  # a unique key has no more
@@ -108,7 +113,7 @@ def _predicted(plan: CompiledPlan, allocation: Allocation, relation: Relation, *
 def _hidden(plan: CompiledPlan, relation: Relation, *, times: float = 1.0) -> float:
     """What noise has to hide of one unit in counts of a relation, if its bounds are ``times`` as high."""
     left, right = relation.varying
-    way = relation_way(plan.promise, relation)
+    way = task_way(plan, link_task(relation))
     some = (next(iter(left)), next(iter(right)))
     every = tuple(name for name, _ in relation.view.columns)
     return moved(plan, relation.view, some if way is Way.CENTRED else every, way=way, times=times)

@@ -63,7 +63,7 @@ def _enough(tables: Callable[[float], Sequence[Judged]], epsilon: float) -> floa
 
 def _pairs_lost(plan: Plan, allocation: Allocation) -> dict[tuple[str, str], float]:
     """Expected total variation of pairs of columns across each key that is learned, from its links alone."""
-    relations = predictions(replace(plan, k=2).compile(), allocation, bounds=False)
+    relations = predictions(plan.compile(), allocation, k=2, bounds=False)
     return {(r.table, r.key): p.links.learned / 200 for r, p in relations.items()}
 
 

@@ -26,6 +26,7 @@ from __future__ import annotations
 import math
 from copy import copy
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
     from dpweave.arrays import FloatArray
     from dpweave.measure.question import Question
     from dpweave.privacy.window import Columns, Units
+
+    Sizes = tuple[tuple[str, int], ...]
+    """Columns with how many values they have."""
 
 
 COMPONENTS = 60_000
@@ -295,8 +299,16 @@ def predict_error(
     >>> [predict_error({"a": 7, "b": 9}, {"c": 9}, k=3, rho=r, l2=20.0, links=1e5).order for r in (1e-4, 10.0)]
     [2, 3]
     """
-    sides = [{c: even_margin(n) for c, n in side.items()} for side in (left, right)]
-    design = Design(*sides, k=k)
+    return _predicted(tuple(left.items()), tuple(right.items()), k, rho, l2, links, units)
+
+
+@lru_cache(maxsize=1024)
+def _predicted(
+    left: Sizes, right: Sizes, k: int, rho: float, l2: float, links: float, units: Units | None
+) -> Prediction:
+    """Do the same; whoever changes one thing of a plan and asks again gets what did not change at once."""
+    sides = [{c: even_margin(n) for c, n in side} for side in (left, right)]
+    design = _even_design(left, right, k)
     if not design.cliques:
         return Prediction(0.0, 0.0, ())
     variance = np.array([default_variance(t, links) for t in design.components])
@@ -320,6 +332,12 @@ def predict_error(
     )
 
 
+@lru_cache(maxsize=256)
+def _even_design(left: Sizes, right: Sizes, k: int) -> Design:
+    """The design for evenly spread values. Plans that differ elsewhere, and other budgets, ask for the same one."""
+    return Design(*({c: even_margin(n) for c, n in side} for side in (left, right)), k=k)
+
+
 def recommend_degree(
     left: Mapping[str, int],
     right: Mapping[str, int],
@@ -339,8 +357,7 @@ def recommend_degree(
     mean = max(links / max(rows, 1.0), 1e-9)
     stay = mean / (1 + mean)
     best, least = 1, math.inf
-    sides = [{c: even_margin(n) for c, n in side.items()} for side in (left, right)]
-    design = Design(*sides, k=min(k, 2))
+    design = _even_design(tuple(left.items()), tuple(right.items()), min(k, 2))
     if not design.cliques:
         return 1
     variance = np.array([default_variance(t, links) for t in design.components])

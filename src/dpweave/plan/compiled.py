@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING
+from functools import cached_property, wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from dpweave import chosen
 from dpweave.plan.relations import ANY_DEGREE, Kind, Relation, degree_codec, presence_codec
@@ -17,7 +17,7 @@ from dpweave.schema.degree_buckets import buckets
 from dpweave.schema.domain import Attribute, Learn, Opaque, View, degree, presence, repetition, size
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from dpweave.plan.declared import DeclaredPlan
     from dpweave.plan.entries import KeyPlan, TablePlan
@@ -168,11 +168,35 @@ class CompiledPlan:
         """Relations by table and key; not by the first key of a pure junction."""
         return {(r.table, r.key): r for r in self.relations}
 
+    @cached_property
+    def answers(self) -> dict[tuple[object, ...], Any]:
+        """What was worked out from this plan alone, by who worked it out and from what: see :func:`once`."""
+        return {}
+
     def seen_codes(self, base: str, attribute: Attribute, linked: tuple[Path, ...]) -> int:
         """Number of codes of a column as rows of ``base`` see it that lead somewhere by all
         of ``linked``: null too where they may lead nowhere.
         """
         return seen_codes(self.promise, self.table, base, attribute, linked)
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def once(work: Callable[Concatenate[CompiledPlan, P], T]) -> Callable[Concatenate[CompiledPlan, P], T]:
+    """Let a function of a compiled plan work out each answer once: it depends on nothing but its arguments."""
+    name = f"{work.__module__}.{work.__qualname__}"
+
+    @wraps(work)
+    def answered(plan: CompiledPlan, /, *args: P.args, **options: P.kwargs) -> T:
+        asked = (name, args, *options.items())
+        if asked not in plan.answers:
+            plan.answers[asked] = work(plan, *args, **options)
+        found: T = plan.answers[asked]
+        return found
+
+    return answered
 
 
 def seen_codes(

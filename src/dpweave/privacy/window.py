@@ -109,7 +109,7 @@ class Units:
     shared: frozenset[str]
     columns: frozenset[str] | None = None
     mean: float | None = None
-    longer: Mapping[str, float] = field(default_factory=dict)
+    longer: Mapping[str, float] = field(default_factory=dict, hash=False)
 
     def hold(self, columns: Iterable[str]) -> bool:
         """Whether unit sums may hold all of ``columns``."""

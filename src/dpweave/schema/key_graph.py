@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from dpweave.schema.database import Database, ForeignKey, Table
     from dpweave.schema.domain import Path
@@ -27,7 +28,14 @@ class KeyGraph:
 
     def incoming(self, name: str) -> tuple[tuple[Table, ForeignKey], ...]:
         """Foreign keys that lead to a table."""
-        return tuple((t, k) for t, k in self.edges() if k.target == name)
+        return self._incoming.get(name, ())
+
+    @cached_property
+    def _incoming(self) -> Mapping[str, tuple[tuple[Table, ForeignKey], ...]]:
+        found: dict[str, tuple[tuple[Table, ForeignKey], ...]] = {}
+        for table, key in self.edges():
+            found[key.target] = (*found.get(key.target, ()), (table, key))
+        return found
 
     def components(self) -> tuple[tuple[str, ...], ...]:
         """Strongly connected components, targets before the tables that lead to them (Tarjan).
