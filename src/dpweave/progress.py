@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import sys
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -10,6 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from rich.console import Console
+
+ASKED_FOR_LINES = "DPWEAVE_PROGRESS"
+"""Where this variable of the environment is ``json``, bars become lines of JSON."""
 
 LONG = 1.0
 """Steps of at least so many seconds leave a line behind."""
@@ -94,6 +100,14 @@ class Bars:
         self._live.start()
 
 
+class Lines:
+    """One line of JSON on the error stream for each report: for a program that started this one."""
+
+    def __call__(self, step: str, share: float) -> None:
+        """Say where the work stands."""
+        print(json.dumps({"step": step, "share": share}), file=sys.stderr, flush=True)  # noqa: T201 - that is its use
+
+
 def _short(step: str, width: int) -> str:
     """Cut a step so that it fits beside its bar."""
     room = max(width - 48, 16)
@@ -102,6 +116,8 @@ def _short(step: str, width: int) -> str:
 
 def reporter(progress: bool | Callable[[str, float], None]) -> Progress:
     """Return a reporter for what the user passed: True for bars, a callback, or False for silence."""
+    if progress is True and os.environ.get(ASKED_FOR_LINES) == "json":
+        return Progress(Lines())
     if progress is True:
         bars = Bars()
         return Progress(bars, bars.stop)

@@ -2,7 +2,7 @@
 
 Lives here:
   - ``commands``: one function per command. ``plan_commands``: those that read a plan or a catalogue and never a row.
-    ``upkeep_commands``: those that look after models and ledgers.
+    ``upkeep_commands``: those that look after models and ledgers. ``studio_command``: the page.
     ``options``: arguments and options that they share.
   - ``screen``: the words that a command prints. ``outputs``: where a command may write.
   - ``interruption``: what happens at Ctrl-C. ``demo``: the made-up shop. ``read_copy``: a copy read back.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import dpweave.cli.plan_commands
+import dpweave.cli.studio_command
 import dpweave.cli.upkeep_commands  # noqa: F401 - they register their commands
 from dpweave import chosen
 from dpweave.cli.interruption import interruptible

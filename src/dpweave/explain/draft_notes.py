@@ -165,7 +165,7 @@ def comments(
                 )
             )
         },
-        keys={(t.name, k.key.name): _key(plan, t.name, k) for t in private for k in t.keys},
+        keys={(t.name, k.key.name): said_of_key(plan, t.name, k) for t in private for k in t.keys},
     )
 
 
@@ -274,7 +274,8 @@ def _price(plan: Plan, explanation: Explanation) -> tuple[str, ...]:
     )
 
 
-def _key(plan: Plan, table: str, key: KeyPlan) -> tuple[str, ...]:
+def said_of_key(plan: Plan, table: str, key: KeyPlan) -> tuple[str, ...]:
+    """Say what a foreign key's role hides, and what its bound costs."""
     target = key.key.target
     role = "linking" if plan.neighbours == "record" and key.role == "shared" else key.role
     match role:

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from dpweave.errors import PlanError
-from dpweave.schema.domain import Bins, even_bins, from_axis, to_axis
+from dpweave.schema.domain import Bins, even_range
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,43 +37,33 @@ def plan_text(plan: DeclaredPlan, comments: Comments | None = None) -> str:
     budget = content.pop("budget")
     lines = _comment(notes.head)
     for name, value in content.items():
-        lines += [*_comment(notes.before.get(name, ())), f"{name} = {_value(value)}"]
+        lines += [*_comment(notes.before.get(name, ())), f"{name} = {value_text(value)}"]
     lines += [
         "",
         *_comment(notes.before.get("budget", ())),
         "[budget]",
-        *(f"{k} = {_value(v)}" for k, v in budget.items()),
+        *(f"{k} = {value_text(v)}" for k, v in budget.items()),
     ]
     for name, table in tables.items():
         columns, keys = table.pop("columns"), table.pop("keys", {})
         lines += ["", *_comment(notes.tables.get(name, ())), f"[tables.{_key(name)}]"]
-        lines += [f"{k} = {_value(v)}" for k, v in table.items()]
+        lines += [f"{k} = {value_text(v)}" for k, v in table.items()]
         lines.append(f"[tables.{_key(name)}.columns]")
         for column, entry in columns.items():
             entry["domain"] = _domain(plan.table[name].column[column], entry["domain"])
             said = notes.columns.get((name, column))
-            lines.append(f"{_key(column)} = {_value(entry)}" + (f"  # {said}" if said else ""))
+            lines.append(f"{_key(column)} = {value_text(entry)}" + (f"  # {said}" if said else ""))
         for key, entry in keys.items():
             lines += [*_comment(notes.keys.get((name, key), ())), f"[tables.{_key(name)}.keys.{_key(key)}]"]
-            lines += [f"{k} = {_value(v)}" for k, v in entry.items()]
+            lines += [f"{k} = {value_text(v)}" for k, v in entry.items()]
     return "\n".join(lines) + "\n"
 
 
 def _domain(column: ColumnPlan, value: Any) -> Any:
     """Shorten bins of equal width to ``{low, high, bins}`` where that gives the very same edges."""
-    bins, kind = column.domain, column.column.type
-    if not isinstance(bins, Bins) or bins.cells < 3:
-        return value
-    last = to_axis(kind, bins.edges[-1])
-    low, high = bins.edges[0], from_axis(kind, last if kind.kind == "float" else last - 1)
-    try:
-        even = even_bins(kind, low, high, bins.cells, step=bins.step)
-    except PlanError:
-        return value
-    if even != bins:
-        return value
-    short = {"low": low, "high": high, "bins": bins.cells}
-    return short if bins.step is None else short | {"step": bins.step}
+    bins = column.domain
+    short = None if not isinstance(bins, Bins) or bins.cells < 3 else even_range(column.column.type, bins)
+    return value if short is None else short
 
 
 def _comment(paragraphs: tuple[str, ...]) -> list[str]:
@@ -95,14 +84,14 @@ def _key(name: str) -> str:
     return SingleKey(name).as_string()
 
 
-def _value(value: Any) -> str:
-    """Write any plain value on one line."""
+def value_text(value: Any) -> str:
+    """Write any plain value on one line, as a plan does."""
     import tomlkit
 
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{_key(k)} = {_value(v)}" for k, v in value.items()) + " }"
+        return "{ " + ", ".join(f"{_key(k)} = {value_text(v)}" for k, v in value.items()) + " }"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(_value(v) for v in value) + "]"
+        return "[" + ", ".join(value_text(v) for v in value) + "]"
     if isinstance(value, Decimal):
-        return _value(str(value))
+        return value_text(str(value))
     return str(tomlkit.item(value).as_string())

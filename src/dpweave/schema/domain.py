@@ -231,6 +231,23 @@ def bins_at(kind: Type, points: Sequence[float], *, step: float | None = None) -
 _EPOCH = date(1970, 1, 1)
 
 
+def even_range(kind: Type, bins: Bins) -> dict[str, Scalar | float] | None:
+    """Return ``low``, ``high``, ``bins`` and perhaps ``step`` that give these bins, if they are of equal width.
+
+    >>> from dpweave.schema.database import Type
+    >>> even_range(Type("integer"), Bins((0, 3, 5, 8, 10))), even_range(Type("integer"), Bins((0, 1, 10)))
+    ({'low': 0, 'high': 9, 'bins': 4}, None)
+    """
+    last = to_axis(kind, bins.edges[-1])
+    low, high = bins.edges[0], from_axis(kind, last if kind.kind == "float" else last - 1)
+    try:
+        even = even_bins(kind, low, high, bins.cells, step=bins.step)
+    except PlanError:
+        return None
+    short: dict[str, Scalar | float] = {"low": low, "high": high, "bins": bins.cells}
+    return None if even != bins else short if bins.step is None else short | {"step": bins.step}
+
+
 def to_axis(kind: Type, value: Scalar) -> float | int:
     """Put an ordered value on a number line: whole numbers, except for floats."""
     match kind.kind:

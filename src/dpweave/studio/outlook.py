@@ -1,0 +1,72 @@
+"""What the page says of epsilon and delta: the promise in words, the verdict foretold, and what would help most."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from dpweave.explain.helpful_edits import helpful_edits
+from dpweave.studio.plan_view import plain
+
+if TYPE_CHECKING:
+    from dpweave.explain.helpful_edits import Helpful
+    from dpweave.plan.explanation import Explanation
+    from dpweave.plan.plan import Plan
+
+GUESSES = (0.1, 0.5)
+"""How sure somebody is beforehand, of whom it is said how sure they can become."""
+PATIENCE = 2.0
+"""Seconds after which no further change is tried: the best so far is better than none."""
+
+
+def guess_after(before: float, *, epsilon: float) -> float:
+    """Return how sure anybody can become who was so sure before, whatever else they know (Bayes), delta aside.
+
+    >>> round(guess_after(0.5, epsilon=1.0), 3), guess_after(0.5, epsilon=1000.0)
+    (0.731, 1.0)
+    """
+    return 1 / (1 + (1 - before) / before * math.exp(-epsilon))
+
+
+def outlook(plan: Plan, found: Explanation) -> dict[str, Any]:
+    """Return what an explanation says, as the page shows it."""
+    foretold = found.verdict.to_dict()
+    return {
+        "epsilon": found.epsilon,
+        "delta": found.delta,
+        "statement": found.statement,
+        "guesses": [{"before": g, "after": guess_after(g, epsilon=found.epsilon)} for g in GUESSES],
+        "adds_up": len(plan.protect),
+        "judged": foretold["judged"],
+        "counts": counts(foretold["judged"]),
+        "advice": foretold["advice"],
+        "guessed": list(found.forecast.guessed),
+        "learned": [
+            {"column": i.column, "kind": i.kind, "sigma": i.sigma, "threshold": i.threshold, "by_unit": i.by_unit}
+            for i in found.learned
+        ],
+        "warnings": list(found.warnings),
+        "seconds": found.forecast.seconds,
+        "memory": found.forecast.memory,
+    }
+
+
+def counts(judged: list[dict[str, Any]]) -> dict[str, int]:
+    """How many tables and relations each word is said of."""
+    return {word: sum(j["word"] == word for j in judged) for word in ("useful", "coarse", "noise only")}
+
+
+def help_offered(plan: Plan, found: Explanation) -> list[dict[str, Any]]:
+    """Return changes that would help, as the page offers them."""
+    return [_offered(h) for h in helpful_edits(plan, found, seconds=PATIENCE)]
+
+
+def _offered(helpful: Helpful) -> dict[str, Any]:
+    return {
+        "text": helpful.text,
+        "edits": [{"path": list(path), "value": plain(value)} for path, value in helpful.changes],
+        "epsilon": helpful.epsilon,
+        "before": helpful.before,
+        "after": helpful.after,
+        "useful": helpful.useful,
+    }
