@@ -158,6 +158,7 @@ def test_every_json_output_has_a_schema_that_is_one():
         "demo",
         "verify",
         "doctor",
+        "studio",
     ],
 )
 def test_help_teaches_and_fits_eighty_columns(call, command):

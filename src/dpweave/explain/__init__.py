@@ -6,7 +6,7 @@ Lives here:
   - ``verdict``: what a copy is worth, before a fit from the plan alone and after it from the release.
   - ``check_plan``: a plan held against a catalogue. ``compare_plans``: two plans side by side.
   - ``doctor``: what a fit would meet on this machine.
-  - ``draft_notes``: the comments in a drafted plan.
+  - ``draft_notes``: the comments in a drafted plan. ``helpful_edits``: what would help most, each change tried.
 
 Does not live here: the values themselves (``dpweave.plan.explanation``), and any number
 that a fit computes in another way.

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from dpweave.plan.entries import TablePlan
     from dpweave.plan.plan import Plan
     from dpweave.plan.relations import Relation as LinkedRelation
+    from dpweave.privacy.window import Weighed
 
 
 gaussian_sigma = lru_cache(maxsize=4096)(exact_sigma)
@@ -160,7 +161,7 @@ def _sigma(plan: CompiledPlan, task: Task, rho: float) -> float | None:
         case "tables":
             rho = rho / len(plan.table[task.table].measured_columns)
         case "domains" if is_category(plan, task):
-            of = weighed(plan.promise, task.table)
+            of = _weighed(plan, task.table)
             l2 = max(of.l2.values()) / of.length
         case "domains":
             rho = _quantile_share(plan.table[task.table].planned, task.item, rho)
@@ -222,6 +223,12 @@ def _quantile_share(table: TablePlan, column: str, rho: float) -> float:
 
 
 @once
+def _weighed(plan: CompiledPlan, table: str) -> Weighed:
+    """What one unit moves where categories of a table are learned."""
+    return weighed(plan.promise, table)
+
+
+@once
 def _worst_l2(plan: CompiledPlan, task: Task, *, ordinary: bool = True) -> float:
     """What noise has to hide at most in the counts over one column of a task's view, or in its number of rows.
 
@@ -253,7 +260,7 @@ def _learnings(plan: CompiledPlan, allocation: Allocation) -> tuple[Learned, ...
         sigma = _sigma(plan, task, rho)
         assert sigma is not None
         if is_category(plan, task):
-            of, delta = weighed(plan.promise, task.table), allocation.category_delta
+            of, delta = _weighed(plan, task.table), allocation.category_delta
             needed = math.ceil(_threshold(delta, sigma * of.length, of.alone) / of.length)
             found.append(Learned(name, "categories", rho, delta, sigma, needed, of.by_unit))
         elif counted := parse_degree(task.item):

@@ -8,6 +8,7 @@ spread, and sizes as declared. After it noise, shares of values, sizes and domai
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from dpweave.schema.domain import Bins, Categories
 from dpweave.tables.owned_row_counts import Rows, with_declared
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from dpweave.arrays import FloatArray
     from dpweave.budget.allocation import Allocation
@@ -47,18 +48,25 @@ WORST = 1.0
 def predicted(
     plan: Plan, allocation: Allocation, *, epsilon: float, tables: Callable[[float], Sequence[Judged]]
 ) -> Verdict:
-    """What a copy by ``plan`` should be worth; ``tables`` predicts its tables for any epsilon."""
-    enough = _enough(tables, epsilon)
-    return _verdict(plan, tables(epsilon), _pairs_lost(plan, allocation), epsilon=enough)
+    """What a copy by ``plan`` should be worth; ``tables`` foretells its tables for any epsilon."""
+    judged = tables(epsilon)
+    enough = _enough(tables, epsilon, lost={j.name for j in judged if j.word != "useful"})
+    return _verdict(plan, judged, _pairs_lost(plan, allocation), epsilon=enough)
 
 
-def _enough(tables: Callable[[float], Sequence[Judged]], epsilon: float) -> float | None:
-    """The epsilon at which half of the tables that are not useful would be, as a multiple by two of what is asked."""
-    lost = {j.name for j in tables(epsilon) if j.word != "useful"}
-    for times in (2.0**i for i in range(1, DOUBLINGS + 1)) if lost else ():
-        if 2 * sum(j.word == "useful" for j in tables(times * epsilon) if j.name in lost) >= len(lost):
-            return times * epsilon
-    return None
+def _enough(tables: Callable[[float], Sequence[Judged]], epsilon: float, *, lost: Collection[str]) -> float | None:
+    """The epsilon at which half of the tables that are not useful would be, as a multiple by two of what is asked.
+
+    More epsilon never makes a table worse, so the multiple is found by halving.
+    """
+
+    def helps(times: float) -> bool:
+        return 2 * sum(j.word == "useful" for j in tables(times * epsilon) if j.name in lost) >= len(lost)
+
+    multiples = [2.0**i for i in range(1, DOUBLINGS + 1)]
+    if not lost or not helps(multiples[-1]):
+        return None
+    return multiples[bisect_left(multiples[:-1], True, key=helps)] * epsilon
 
 
 def _pairs_lost(plan: Plan, allocation: Allocation) -> dict[tuple[str, str], float]:

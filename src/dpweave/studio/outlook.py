@@ -6,6 +6,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from dpweave.explain.helpful_edits import helpful_edits
+from dpweave.privacy.accounting import require_number
+from dpweave.privacy.certificate import statement
 from dpweave.studio.plan_view import plain
 
 if TYPE_CHECKING:
@@ -28,15 +30,23 @@ def guess_after(before: float, *, epsilon: float) -> float:
     return 1 / (1 + (1 - before) / before * math.exp(-epsilon))
 
 
+def promise_words(plan: Plan, *, epsilon: float) -> dict[str, Any]:
+    """Return what is promised, and what it means for somebody who guesses."""
+    require_number("epsilon", epsilon, low=0)
+    return {
+        "statement": statement(plan.promise),
+        "guesses": [{"before": g, "after": guess_after(g, epsilon=epsilon)} for g in GUESSES],
+        "adds_up": len(plan.protect),
+    }
+
+
 def outlook(plan: Plan, found: Explanation) -> dict[str, Any]:
     """Return what an explanation says, as the page shows it."""
     foretold = found.verdict.to_dict()
     return {
         "epsilon": found.epsilon,
         "delta": found.delta,
-        "statement": found.statement,
-        "guesses": [{"before": g, "after": guess_after(g, epsilon=found.epsilon)} for g in GUESSES],
-        "adds_up": len(plan.protect),
+        **promise_words(plan, epsilon=found.epsilon),
         "judged": foretold["judged"],
         "counts": counts(foretold["judged"]),
         "advice": foretold["advice"],

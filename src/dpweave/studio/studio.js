@@ -429,6 +429,9 @@ async function foretell() {
   now.busy = true;
   showSummary();
   try {
+    now.promise = await ask("promise", {epsilon: now.epsilon});
+    if (asked !== now.asked) return;
+    if (now.step === "budget") showPromise();
     const found = await ask("outlook", {epsilon: now.epsilon, delta: now.delta});
     if (asked !== now.asked) return;
     now.outlook = found;
@@ -471,18 +474,25 @@ function showBudget() {
   $("delta-slider").value = Math.log10(now.delta);
   $("delta-slider").setAttribute("aria-valuetext", `delta ${now.delta}`);
   $("delta-said").textContent = `The promise may fail with a chance of one in ${number(1 / now.delta)}. Take well below one in the number of units.`;
+  showPromise();
   const o = now.outlook;
+  $("verdict").classList.toggle("waiting", now.busy);
   if (!o) return;
   $("budget-command").textContent = o.command;
+  redraw($("verdict"), verdictTable(o.judged, "Foretold"), o.guessed.length
+    ? guessWords(o) : null);
+  showHelp();
+  showWarnings();
+}
+
+function showPromise() {
+  const o = now.promise;
+  if (!o) return;
   const unit = now.state.plan.protect.length === 1 ? `a row of ${now.state.plan.protect[0]}` : "a protected row";
   redraw($("promise"), el("h3", {}, "The promise"), el("p", {}, o.statement),
     o.guesses.map(g => el("p", {}, `Who guesses with ${percent(g.before)} that ${unit} is of a certain kind can become sure to at most `,
       el("strong", {}, percent(g.after)), ", whatever else they know.")),
     o.adds_up > 1 ? el("p", {class: "note"}, `For a person with a row in several of ${list(now.state.plan.protect)}, epsilon counts up to ${o.adds_up} times.`) : null);
-  redraw($("verdict"), verdictTable(o.judged, "Foretold"), o.guessed.length
-    ? guessWords(o) : null);
-  showHelp();
-  showWarnings();
 }
 
 function guessWords(o) {
@@ -537,7 +547,7 @@ function asked(name, value) {
   now[name] = Number(value.toPrecision(3));
   clearTimeout(later);
   showBudget();
-  later = setTimeout(foretell, 40);
+  later = setTimeout(foretell, 20);
 }
 $("epsilon-slider").addEventListener("input", e => asked("epsilon", Math.exp(Number(e.target.value))));
 $("delta-slider").addEventListener("input", e => asked("delta", 10 ** Number(e.target.value)));

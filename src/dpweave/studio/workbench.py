@@ -14,7 +14,7 @@ from dpweave.errors import UsageError
 from dpweave.explain.check_plan import check_plan
 from dpweave.explain.draft_notes import draft_text
 from dpweave.studio import plan_edits
-from dpweave.studio.outlook import help_offered, outlook
+from dpweave.studio.outlook import help_offered, outlook, promise_words
 from dpweave.studio.plan_edits import Edit
 from dpweave.studio.plan_file import PlanFile, stamp
 from dpweave.studio.plan_view import plan_view
@@ -40,7 +40,9 @@ class Workbench:
         self._file = PlanFile.open(plan) if plan.exists() else PlanFile(plan, draft_text(source)[1], disk=None)
         self._runner = Runner(Path.cwd())
         self._lock = RLock()
-        self._explained: tuple[object, Explanation] | None = None
+        self._explaining = RLock()
+        self._wanted: tuple[Plan, float, float] | None = None
+        self._explained: tuple[tuple[Plan, float, float], Explanation] | None = None
         self._checked: tuple[Plan, list[dict[str, str]]] | None = None
 
     def close(self) -> None:
@@ -178,13 +180,21 @@ class Workbench:
         plan, found = self._explain(_number(asked, "epsilon"), _number(asked, "delta"))
         return {"offers": help_offered(plan, found)}
 
+    def promise(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the promise in words at an epsilon; at once, however large the plan is."""
+        return promise_words(self._file.plan, epsilon=_number(asked, "epsilon"))
+
     def _explain(self, epsilon: float, delta: float) -> tuple[Plan, Explanation]:
-        plan = self._file.plan
-        asked = (plan, epsilon, delta)
-        known = self._explained
-        if known is None or known[0][0] is not plan or known[0] != asked:  # type: ignore[index]
-            known = self._explained = (asked, plan.explain(epsilon=epsilon, delta=delta))
-        return plan, known[1]
+        """Explain the plan as it stands, one question at a time. Of several that wait only the last is answered."""
+        asked = self._wanted = (self._file.plan, epsilon, delta)
+        with self._explaining:
+            plan = asked[0]
+            known = self._explained
+            if known is None or known[0][0] is not plan or known[0][1:] != asked[1:]:
+                if self._wanted is not asked:
+                    raise UsageError("Something newer was asked for meanwhile.")
+                known = self._explained = (asked, plan.explain(epsilon=epsilon, delta=delta))
+            return plan, known[1]
 
     def check(self, _: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Hold the plan against the catalogue; reads no row."""
@@ -317,7 +327,7 @@ def methods(bench: Workbench) -> dict[str, Callable[[Mapping[str, Any]], dict[st
     """Return what the page may ask for, by name."""
     names = (
         *("state", "edit", "role", "key", "undo", "redo", "save", "take_disk"),
-        *("outlook", "helpful", "check", "ledger"),
+        *("promise", "outlook", "helpful", "check", "ledger"),
         *("steps", "planned_fit", "fit", "sample", "report", "cancel"),
     )
     return {name: getattr(bench, name) for name in names}
