@@ -88,6 +88,8 @@ def _candidates(plan: Plan, found: Explanation) -> Iterable[tuple[str, tuple[Cha
         owning = plan.promise.owning.get(link.table)
         if link.best_max_degree is not None and owning is not None:
             yield from _of_bound(plan, link.table, owning, link.best_max_degree)
+    if all(j.word == "useful" for j in found.verdict.judged):
+        return
     yield f"Spend twice as much: epsilon {2 * found.epsilon:g}. The promise is weaker then.", (), 2 * found.epsilon
 
 

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+STARTING = "starting"
+"""What a step does until it says something itself."""
+
+
 def shown(words: Sequence[str]) -> str:
     """Write a command as a shell takes it."""
     return shlex.join(["dpweave", *words])
@@ -43,7 +47,7 @@ class Step:
     """What it makes, by kind."""
     state: str = "running"
     """``running``, ``done``, ``failed`` or ``cancelled``."""
-    doing: str = "starting"
+    doing: str = STARTING
     share: float = 0.0
     began: float = field(default_factory=time.monotonic)
     part_began: float = field(default_factory=time.monotonic)
@@ -139,5 +143,7 @@ class Runner:
         if code == 0:
             step.state = "done"
             return
-        step.error = str(step.result.pop("error", "") or " ".join(words) or f"it ended with code {code}")
-        step.state = "cancelled" if code in (130, -signal.SIGINT) else "failed"
+        stopped = code in (130, -signal.SIGINT)
+        early = "It was stopped before it began. Nothing was spent." if stopped and step.doing == STARTING else ""
+        step.error = str(step.result.pop("error", "") or early or " ".join(words) or f"It ended with code {code}.")
+        step.state = "cancelled" if stopped else "failed"

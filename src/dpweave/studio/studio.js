@@ -28,7 +28,7 @@ function el(name, attributes = {}, ...children) {
 
 const number = x => Number(x).toLocaleString("en", {maximumFractionDigits: 0});
 const figure = x => Number(x).toLocaleString("en", {maximumSignificantDigits: 3});
-const percent = x => x > .9995 ? "more than 99.9 %" : `${(100 * x).toFixed(x >= .1 ? 0 : 1)} %`;
+const percent = x => x > .9995 ? "100 %" : `${(100 * x).toFixed(x >= .1 ? 0 : 1)} %`;
 const plural = (n, one, many = `${one}s`) => `${number(n)} ${n === 1 ? one : many}`;
 const list = names => names.length < 2 ? names.join("") : `${names.slice(0, -1).join(", ")} and ${names.at(-1)}`;
 
@@ -94,7 +94,15 @@ function diffOf(lines) {
 
 // -- the plan and its file --------------------------------------------------------------------------------------------
 
-async function change(name, body = {}) {
+let turn = Promise.resolve();
+
+// Changes are made one after the other, in the order in which they were asked for.
+function change(name, body = {}) {
+  turn = turn.then(() => changed(name, body));
+  return turn;
+}
+
+async function changed(name, body) {
   try {
     take(await ask(name, body));
     complain("");
@@ -212,14 +220,15 @@ const ROLES = {
 };
 
 function roles(t) {
-  return el("fieldset", {}, el("legend", {}, `What is a row of ${t.name}?`), Object.entries(ROLES).map(([role, [name, words]]) => {
-    const id = `role-${role}`;
-    return el("div", {class: "choice"},
-      el("input", {type: "radio", name: "role", id, checked: t.role === role, "data-at": id, onchange: async () => {
-        if (await change("role", {table: t.name, role})) say(`${t.name} is ${role} now.`);
-      }}),
-      el("label", {for: id}, el("strong", {class: role}, name), ". ", el("span", {class: "soft"}, words)));
-  }));
+  return el("div", {role: "group", "aria-label": `What is a row of ${t.name}?`}, el("h4", {}, `What is a row of ${t.name}?`),
+    Object.entries(ROLES).map(([role, [name, words]]) => {
+      const id = `role-${role}`;
+      return el("div", {class: "choice"},
+        el("button", {type: "button", id, "data-at": id, class: `role ${role}`, "aria-pressed": String(t.role === role), "aria-describedby": `${id}-said`, onclick: async () => {
+          if (t.role !== role && await change("role", {table: t.name, role})) say(`${t.name} is ${role} now.`);
+        }}, t.role === role ? `✓ ${name}` : name),
+        el("span", {class: "soft", id: `${id}-said`}, words));
+    }));
 }
 
 function said(t, unit) {
@@ -469,7 +478,7 @@ async function check() {
 function showBudget() {
   if (document.activeElement !== $("epsilon")) $("epsilon").value = Number(now.epsilon.toPrecision(3));
   if (document.activeElement !== $("delta")) $("delta").value = now.delta;
-  $("epsilon-slider").value = Math.log(now.epsilon);
+  $("epsilon-slider").value = Math.log10(now.epsilon);
   $("epsilon-slider").setAttribute("aria-valuetext", `epsilon ${figure(now.epsilon)}`);
   $("delta-slider").value = Math.log10(now.delta);
   $("delta-slider").setAttribute("aria-valuetext", `delta ${now.delta}`);
@@ -523,7 +532,8 @@ function showHelp() {
     now.table = t; go("columns"); document.querySelector(`[data-at="form ${CSS.escape(`${t}.${c}`)}"]`)?.focus();
   }}, `Declare the values of ${t}.${c} …`)))];
   if (!offers) { redraw($("help"), el("p", {class: "soft"}, "Trying changes…"), el("ul", {class: "plain"}, jump)); return; }
-  redraw($("help"), jump.length || offers.length ? null : el("p", {}, "No small change would help much."),
+  redraw($("help"), jump.length || offers.length ? null : el("p", {}, now.outlook.counts.useful === now.outlook.judged.length
+    ? "Everything is useful already. Nothing has to be changed." : "No small change would help much."),
     el("ul", {class: "plain"}, jump, offers.map((o, i) => el("li", {}, el("p", {}, o.text),
       el("div", {class: "line"}, el("button", {type: "button", "data-at": `offer ${i}`, "aria-label": `Apply: ${o.text}`, onclick: () => apply(o)}, "Apply"),
         el("span", {class: "soft"}, `mean error ${o.before.toFixed(2)} → ${o.after.toFixed(2)}, ${plural(o.useful, "useful one", "useful ones")}`))))));
@@ -549,7 +559,7 @@ function asked(name, value) {
   showBudget();
   later = setTimeout(foretell, 20);
 }
-$("epsilon-slider").addEventListener("input", e => asked("epsilon", Math.exp(Number(e.target.value))));
+$("epsilon-slider").addEventListener("input", e => asked("epsilon", 10 ** Number(e.target.value)));
 $("delta-slider").addEventListener("input", e => asked("delta", 10 ** Number(e.target.value)));
 $("epsilon").addEventListener("change", e => asked("epsilon", Number(e.target.value)));
 $("delta").addEventListener("change", e => asked("delta", Number(e.target.value)));
@@ -601,7 +611,7 @@ function progress(s) {
   const left = s.left === null ? "" : ` · about ${span(s.left)} left for this part`;
   return el("div", {}, el("label", {for: `bar-${s.name}`}, `${s.doing}${left}`),
     el("progress", {id: `bar-${s.name}`, max: "1", value: s.share}),
-    el("p", {class: "soft"}, `${span(s.seconds)} so far${s.name === "fit" && now.outlook ? ` of about ${span(now.outlook.seconds)} in all, foretold` : ""}.`),
+    el("p", {class: "soft"}, `${span(s.seconds)} so far${s.name === "fit" && now.outlook?.seconds > s.seconds ? ` of about ${span(now.outlook.seconds)} in all, foretold` : ""}.`),
     el("button", {type: "button", "data-at": "cancel", onclick: () => begin("cancel", {})}, "Cancel"));
 }
 
