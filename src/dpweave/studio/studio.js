@@ -108,8 +108,8 @@ async function changed(name, body) {
     complain("");
     return true;
   } catch (error) {
+    try { take(await ask("state")); } catch { show(); }  // what was refused may say that something else has changed
     complain(error.message);
-    if (now.state) show();
     return false;
   }
 }
