@@ -63,7 +63,8 @@ def main() -> None:
             show(browser, server.link, width=WIDTH)
             browser.set_script_timeout(60)
             browser.execute_async_script("""
-              const done = arguments[0], until = (test, then) => test() ? then() : setTimeout(() => until(test, then), 50);
+              const done = arguments[0];
+              const until = (test, then) => test() ? then() : setTimeout(() => until(test, then), 50);
               const drawn = () => document.querySelector('#drawing button');
               until(drawn, () => {
                 document.querySelector('[data-step=budget]').click();
@@ -74,7 +75,7 @@ def main() -> None:
                 "document.getElementById('plan-name').textContent = 'plan.toml';"
                 "document.querySelector('#budget .same').remove(); document.activeElement.blur()"
             )
-            clip = {"x": 0, "y": 0, "width": WIDTH, "height": HEIGHT, "scale": 1}
+            clip = {"x": 0, "y": 0, "width": WIDTH, "height": HEIGHT, "scale": 0.75}
             taken = browser.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip})
             PICTURE.write_bytes(base64.b64decode(taken["data"]))
 

@@ -497,10 +497,10 @@ function showBudget() {
 function showPromise() {
   const o = now.promise;
   if (!o) return;
-  const unit = now.state.plan.protect.length === 1 ? `a row of ${now.state.plan.protect[0]}` : "a protected row";
+  const unit = now.state.plan.protect.length === 1 ? `one row of ${now.state.plan.protect[0]}` : "a protected row";
   redraw($("promise"), el("h3", {}, "The promise"), el("p", {}, o.statement),
-    o.guesses.map(g => el("p", {}, `Who guesses with ${percent(g.before)} that ${unit} is of a certain kind can become sure to at most `,
-      el("strong", {}, percent(g.after)), ", whatever else they know.")),
+    o.guesses.map(g => el("p", {}, `Somebody who is ${percent(g.before)} sure of a guess about ${unit} can become at most `,
+      el("strong", {}, percent(g.after)), " sure of it by the copy, whatever else they know.")),
     o.adds_up > 1 ? el("p", {class: "note"}, `For a person with a row in several of ${list(now.state.plan.protect)}, epsilon counts up to ${o.adds_up} times.`) : null);
 }
 
