@@ -200,12 +200,17 @@ def _who(plan: Plan, added: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _public(plan: Plan) -> tuple[str, ...]:
-    open_to_it = [
+def could_be_public(plan: Plan) -> list[str]:
+    """Return protected tables that look like reference data: they lead to no private rows and sound like no people."""
+    return [
         t.name
         for t in plan.database
         if t.name in plan.protect and all(k.target in plan.public for k in t.foreign_keys) and not sounds_like_people(t)
     ]
+
+
+def _public(plan: Plan) -> tuple[str, ...]:
+    open_to_it = could_be_public(plan)
     text = "Public tables are copied as they are, real keys and values included, and are promised nothing."
     if open_to_it:
         text += f" Could be public, if anybody may see them: {', '.join(open_to_it)}."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dpweave.explain.draft_notes import said_of_key
+from dpweave.explain.draft_notes import could_be_public, said_of_key
 from dpweave.plan.entries import ROLES, table_to_dict
 from dpweave.plan.rules import constraint_to_dict
 from dpweave.privacy.sensitivity import belonging
@@ -25,6 +25,7 @@ def plan_view(plan: Plan) -> dict[str, Any]:
         "neighbours": plan.neighbours,
         "tables": [_table(plan, t, levels[t.name]) for t in plan.tables],
         "units": units(plan),
+        "could_be_public": could_be_public(plan) if len(plan.protect) > 1 else [],
         "constraints": [
             {"said": str(c).removeprefix("the rule "), **plain(constraint_to_dict(c))} for c in plan.constraints
         ],

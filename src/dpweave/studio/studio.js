@@ -210,6 +210,9 @@ function showSchema() {
   const plan = now.state.plan, t = table(now.table), unit = unitOf(t);
   draw($("drawing"), plan, now.table, unit, choose);
   $("schema-command").textContent = now.state.commands.schema;
+  const open = plan.could_be_public;
+  redraw($("hints"), open.length ? el("p", {class: "note"}, el("strong", {}, "Look at "), list(open),
+    ": protected so far, and perhaps reference data. Make it public if anybody may see it; each protected table needs budget.") : null);
   redraw($("table-panel"), el("h3", {}, t.name), roles(t), said(t, unit), keys(t));
 }
 
