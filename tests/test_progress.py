@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
+import json
 
 import pytest
 from rich.console import Console
 
-from dpweave.progress import Bars, Progress, reporter
+from dpweave.progress import ASKED_FOR_LINES, Bars, Progress, reporter
 
 
 def test_a_callback_hears_of_every_step_and_of_shares_inside():
@@ -50,3 +51,13 @@ def test_silence_can_be_asked_for(capsys):
     with reporter(False).step("count"):
         pass
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_program_that_started_this_one_gets_lines_of_json(monkeypatch, capsys):
+    monkeypatch.setenv(ASKED_FOR_LINES, "json")
+    with reporter(True).step("count"):
+        pass
+    with reporter(False).step("nothing"):
+        pass
+    said = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert said == [{"step": "count", "share": 0.0}, {"step": "count", "share": 1.0}]

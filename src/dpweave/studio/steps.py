@@ -137,6 +137,8 @@ class Runner:
             step.doing, step.share = name, share
         code = process.wait()
         reader.join()
+        process.stdout.close()
+        process.stderr.close()
         with suppress(ValueError):
             step.result = json.loads("".join(out))
         step.ended = time.monotonic()

@@ -1,0 +1,56 @@
+"""Steps are the commands that the page shows: they end as these end, and stop as Ctrl-C stops them."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from pathlib import Path
+
+import pytest
+
+from dpweave.errors import UsageError
+from dpweave.studio.steps import Runner, Step, shown
+from dpweave.studio.workbench import Workbench
+from tests.studio.databases import write_clinic
+
+
+def finish(runner: Runner, name: str) -> Step:
+    end = time.monotonic() + 240
+    while runner.last[name].state == "running":
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    return runner.last[name]
+
+
+def test_a_step_gives_what_its_command_prints(tmp_path: Path):
+    runner = Runner(tmp_path)
+    runner.start(Step("doctor", ("doctor", "--json"), shown(["doctor"])))
+    with pytest.raises(UsageError, match="still running"):
+        runner.start(Step("other", ("doctor", "--json"), "dpweave doctor"))
+    step = finish(runner, "doctor")
+    assert step.state == "done"
+    assert "findings" in step.result
+    runner.start(Step("report", ("report", "no.dpw", "no.duckdb", "-o", "x.html", "--json"), "dpweave report"))
+    step = finish(runner, "report")
+    assert step.state == "failed"
+    assert "no.dpw" in step.error
+
+
+def test_a_step_that_is_stopped_at_once_says_that_nothing_was_spent(tmp_path: Path):
+    runner = Runner(tmp_path)
+    runner.start(Step("doctor", ("doctor", "--json"), "dpweave doctor"))
+    runner.cancel()
+    step = finish(runner, "doctor")
+    assert step.state == "cancelled"
+    assert step.error == "It was stopped before it began. Nothing was spent."
+
+
+def test_commands_are_as_a_shell_takes_them_and_never_write_over_what_is_there(tmp_path: Path):
+    source = write_clinic(tmp_path / "my clinic.sqlite")
+    (tmp_path / "plan.dpw").touch()
+    bench = Workbench(str(source), tmp_path / "plan.toml", ledger=tmp_path / "l.jsonl", shown_source="SHOWN")
+    command = shlex.split(str(bench.planned_fit({"epsilon": 0.5, "delta": 1e-7})["command"]))
+    assert command[:3] == ["dpweave", "fit", "SHOWN"]
+    assert command[command.index("--out") + 1] == str(tmp_path / "plan-2.dpw")
+    assert command[command.index("--epsilon") + 1] == "0.5"
+    assert not (tmp_path / "plan.toml").exists()
