@@ -374,7 +374,7 @@ def test_every_step_fits_every_screen_and_has_no_flaw(browser, tmp_path, dark):
 def test_other_browsers_and_other_pages_get_nothing(browser, tmp_path):
     """A second browser with the same link, and a page of another server in the very browser that may."""
     source = write_clinic(tmp_path / "clinic.sqlite")
-    with opened(browser, str(source), tmp_path) as (person, server):
+    with opened(browser, str(source), tmp_path) as (_person, server):
         with chromium(tmp_path / "another profile") as second:
             for link in (server.link, server.link.partition("?")[0]):
                 second.get(link)

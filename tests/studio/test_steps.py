@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,6 +12,9 @@ from dpweave.errors import UsageError
 from dpweave.studio.steps import Runner, Step, shown
 from dpweave.studio.workbench import Workbench
 from tests.studio.databases import write_clinic
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def finish(runner: Runner, name: str) -> Step:
