@@ -214,7 +214,7 @@ def test_from_a_database_without_a_plan_to_a_report(browser, tmp_path):
         person.sees("can become at most 100 % sure", "#promise")
         assert flaws(browser) == []
         person.click("#save")
-        person.sees("saved", "#saved")
+        person.wait("document.getElementById('saved').textContent === 'saved'")
         text = (tmp_path / "plan.toml").read_text()
         plan = Plan.from_toml(text)
         assert plan.public == ("wards",)
@@ -286,7 +286,7 @@ def test_the_same_on_a_server_by_keyboard_alone(browser, tmp_path, postgres: Pos
         tab_to("e.className === 'skip'")
         tab_to("e.id === 'save'")
         person.press(Keys.ENTER)
-        person.sees("saved", "#saved")
+        person.wait("document.getElementById('saved').textContent === 'saved'")
         tab_to("e.dataset.step === 'budget'")
         person.press(Keys.ENTER)
         tab_to("e.id === 'epsilon-slider'")
@@ -313,7 +313,7 @@ def test_a_fit_can_be_cancelled_and_gone_on_with(browser, tmp_path):
     source = write_clinic(tmp_path / "clinic.sqlite")
     with opened(browser, str(source), tmp_path) as (person, _server):
         person.click("#save")
-        person.sees("saved", "#saved")
+        person.wait("document.getElementById('saved').textContent === 'saved'")
         person.go("run")
         person.click('[data-at="fit"]')
         person.click("#dialog-buttons .main")
@@ -329,7 +329,7 @@ def test_what_somebody_else_writes_meanwhile_is_asked_about(browser, tmp_path):
     source = write_clinic(tmp_path / "clinic.sqlite")
     with opened(browser, str(source), tmp_path) as (person, _server):
         person.click("#save")
-        person.sees("saved", "#saved")
+        person.wait("document.getElementById('saved').textContent === 'saved'")
         person.click("[data-table=visits]")
         person.fill('[data-at="bound of visits.patient_id"]', "4")
         person.sees("changed, not saved", "#saved")
@@ -342,7 +342,7 @@ def test_what_somebody_else_writes_meanwhile_is_asked_about(browser, tmp_path):
         assert (tmp_path / "plan.toml").read_text() == theirs
         assert flaws(browser) == []
         person.click("#conflict button:nth-child(2)")
-        person.sees("saved", "#saved")
+        person.wait("document.getElementById('saved').textContent === 'saved'")
         person.click("#undo")
         person.sees("changed, not saved", "#saved")
         person.click("#save")

@@ -19,7 +19,9 @@ from dpweave.studio.doorkeeper import NOBODY, Doorkeeper
 from dpweave.studio.workbench import Workbench, methods
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
+
+    Method = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 HERE = "127.0.0.1"
 LONGEST = 1 << 20
@@ -49,10 +51,26 @@ class Studio(ThreadingHTTPServer):
         self.bench = bench
         self.methods = methods(bench)
 
+    def handle_error(self, *_: object) -> None:
+        """Say nothing: a browser that has left is no trouble, and a trace might hold values."""
+
     @property
     def link(self) -> str:
         """What to open in a browser; it works once."""
         return f"http://{HERE}:{self.server_port}/?token={self.doorkeeper.token}"
+
+
+def _answer(method: Method, body: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+    """Do what was asked. An error of our own tree is a sentence; of any other no word is said but where it is."""
+    try:
+        return 200, method(body)
+    except DpweaveError as error:
+        return 400, {"error": str(error)}
+    except Exception as error:  # noqa: BLE001 - its message might hold what nobody may see
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        return 500, {
+            "error": f"A bug: {type(error).__name__} at {Path(at.filename).name}:{at.lineno}. Please report it."
+        }
 
 
 @contextmanager
@@ -117,14 +135,7 @@ class Handler(BaseHTTPRequestHandler):
         method = self.server.methods.get(urlsplit(self.path).path.removeprefix("/api/"))
         if method is None or body is None:
             return self._json(404, {"error": "The studio has nothing of that name."})
-        try:
-            return self._json(200, method(body))
-        except DpweaveError as error:
-            return self._json(400, {"error": str(error)})
-        except Exception as error:  # noqa: BLE001 - its message might hold what nobody may see
-            at = traceback.extract_tb(error.__traceback__)[-1]
-            bug = f"A bug: {type(error).__name__} at {Path(at.filename).name}:{at.lineno}. Please report it."
-            return self._json(500, {"error": bug})
+        return self._json(*_answer(method, body))
 
     def _body(self) -> dict[str, Any] | None:
         """Read what was sent, if it is JSON and not too long."""

@@ -445,7 +445,7 @@ async function foretell() {
     if (asked !== now.asked) return;
     if (now.step === "budget") showPromise();
     const found = await ask("outlook", {epsilon: now.epsilon, delta: now.delta});
-    if (asked !== now.asked) return;
+    if (asked !== now.asked || found.stale) return;
     now.outlook = found;
     now.offers = null;
   } catch (error) {

@@ -170,6 +170,8 @@ class Workbench:
         """Return the promise and the verdict foretold, at an epsilon and a delta."""
         epsilon, delta = _number(asked, "epsilon"), _number(asked, "delta")
         plan, found = self._explain(epsilon, delta)
+        if found is None:
+            return {"stale": True}
         path = str(self._file.path)
         return outlook(plan, found) | {
             "command": shown(["explain", path, "--epsilon", f"{epsilon:g}", "--delta", f"{delta:g}"]),
@@ -178,13 +180,13 @@ class Workbench:
     def helpful(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Return changes that would help most."""
         plan, found = self._explain(_number(asked, "epsilon"), _number(asked, "delta"))
-        return {"offers": help_offered(plan, found)}
+        return {"offers": [] if found is None else help_offered(plan, found)}
 
     def promise(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Return the promise in words at an epsilon; at once, however large the plan is."""
         return promise_words(self._file.plan, epsilon=_number(asked, "epsilon"))
 
-    def _explain(self, epsilon: float, delta: float) -> tuple[Plan, Explanation]:
+    def _explain(self, epsilon: float, delta: float) -> tuple[Plan, Explanation | None]:
         """Explain the plan as it stands, one question at a time. Of several that wait only the last is answered."""
         asked = self._wanted = (self._file.plan, epsilon, delta)
         with self._explaining:
@@ -192,7 +194,7 @@ class Workbench:
             known = self._explained
             if known is None or known[0][0] is not plan or known[0][1:] != asked[1:]:
                 if self._wanted is not asked:
-                    raise UsageError("Something newer was asked for meanwhile.")
+                    return plan, None
                 known = self._explained = (asked, plan.explain(epsilon=epsilon, delta=delta))
             return plan, known[1]
 
