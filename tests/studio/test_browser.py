@@ -210,7 +210,7 @@ def test_from_a_database_without_a_plan_to_a_report(browser, tmp_path):
         person.sees("patients.age × visits.nights")
         person.go("budget")
         person.fill("#epsilon", "8")
-        person.sees("foretold for 4 tables", "#summary")
+        person.sees("predicted for 4 tables", "#summary")
         person.sees("can become at most 100 % sure", "#promise")
         assert flaws(browser) == []
         person.click("#save")

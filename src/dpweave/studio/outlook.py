@@ -1,4 +1,4 @@
-"""What the page says of epsilon and delta: the promise in words, the verdict foretold, and what would help most."""
+"""What the page says of epsilon and delta: the promise in words, the verdict predicted, and what would help most."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def promise_words(plan: Plan, *, epsilon: float) -> dict[str, Any]:
 
 def outlook(plan: Plan, found: Explanation) -> dict[str, Any]:
     """Return what an explanation says, as the page shows it."""
-    foretold = found.verdict.to_dict()
+    predicted = found.verdict.to_dict()
     return {
         "epsilon": found.epsilon,
         "delta": found.delta,
         **promise_words(plan, epsilon=found.epsilon),
-        "judged": foretold["judged"],
-        "counts": counts(foretold["judged"]),
-        "advice": foretold["advice"],
+        "judged": predicted["judged"],
+        "counts": counts(predicted["judged"]),
+        "advice": predicted["advice"],
         "guessed": list(found.forecast.guessed),
         "learned": [
             {"column": i.column, "kind": i.kind, "sigma": i.sigma, "threshold": i.threshold, "by_unit": i.by_unit}

@@ -123,7 +123,7 @@ function take(state) {
   if (!names.includes(now.table)) now.table = state.plan.protect[0] ?? names[0];
   now.picks = now.picks.filter(p => table(p.table)?.columns.some(c => c.name === p.column));
   show();
-  if (before !== state.text) foretell();
+  if (before !== state.text) predict();
 }
 
 const table = name => now.state.plan.tables.find(t => t.name === name);
@@ -187,7 +187,7 @@ function showSummary() {
   if (!o) { redraw($("summary"), "Working out what a copy would be worth…"); return; }
   const words = Object.entries(o.counts).filter(([, n]) => n)
     .map(([word, n], i) => [i ? ", " : "", el("strong", {class: WORDS[word]}, `${n} ${word}`)]);
-  redraw($("summary"), `At epsilon ${figure(o.epsilon)}, foretold for ${o.judged.length} tables and relations: `, words.flat(),
+  redraw($("summary"), `At epsilon ${figure(o.epsilon)}, predicted for ${o.judged.length} tables and relations: `, words.flat(),
     o.guessed.length ? ", if tables are as large as guessed." : ".");
   $("summary").classList.toggle("waiting", now.busy);
 }
@@ -436,7 +436,7 @@ function rules(plan) {
 
 let later = null;
 
-async function foretell() {
+async function predict() {
   const asked = ++now.asked;
   now.busy = true;
   showSummary();
@@ -491,7 +491,7 @@ function showBudget() {
   $("verdict").classList.toggle("waiting", now.busy);
   if (!o) return;
   $("budget-command").textContent = o.command;
-  redraw($("verdict"), verdictTable(o.judged, "Foretold"), o.guessed.length
+  redraw($("verdict"), verdictTable(o.judged, "Predicted"), o.guessed.length
     ? guessWords(o) : null);
   showHelp();
   showWarnings();
@@ -510,14 +510,14 @@ function showPromise() {
 function guessWords(o) {
   const some = o.guessed.length > 4 ? [...o.guessed.slice(0, 4), `${o.guessed.length - 4} more`] : o.guessed;
   return el("p", {class: "note"}, el("strong", {}, "These are guesses. "),
-    `How many rows there are is not said of ${list(some)}. With fewer rows than the guess, the copy will be worse than foretold.`);
+    `How many rows there are is not said of ${list(some)}. With fewer rows than the guess, the copy will be worse than predicted.`);
 }
 
 function verdictTable(judged, caption, before = null) {
   const old = new Map((before ?? []).map(j => [j.name, j]));
   return el("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": caption}, el("table", {}, el("caption", {}, `${caption}. Error: part of the rows that noise puts in the wrong place.`),
     el("thead", {}, el("tr", {}, el("th", {scope: "col"}, "Table or relation"), el("th", {scope: "col"}, "Worth"), el("th", {scope: "col", class: "n"}, "Error"),
-      before ? el("th", {scope: "col"}, "Foretold") : null, el("th", {scope: "col", class: "n"}, "Rows"))),
+      before ? el("th", {scope: "col"}, "Predicted") : null, el("th", {scope: "col", class: "n"}, "Rows"))),
     el("tbody", {}, judged.map(j => el("tr", {},
       el("th", {scope: "row"}, j.name, j.unlearned.length ? el("div", {class: "soft"}, `not learned: ${j.unlearned.join(", ")}`) : null),
       el("td", {}, el("span", {class: `badge ${WORDS[j.word]}`}, j.word)), el("td", {class: "n"}, j.error.toFixed(2)),
@@ -543,7 +543,7 @@ function showHelp() {
 }
 
 async function apply(offer) {
-  if (offer.epsilon) { now.epsilon = offer.epsilon; foretell(); say(`Epsilon is ${figure(offer.epsilon)} now.`); return; }
+  if (offer.epsilon) { now.epsilon = offer.epsilon; predict(); say(`Epsilon is ${figure(offer.epsilon)} now.`); return; }
   if (await change("edit", {edits: offer.edits})) say("Applied. Undo takes it back.");
 }
 
@@ -560,7 +560,7 @@ function asked(name, value) {
   now[name] = Number(value.toPrecision(3));
   clearTimeout(later);
   showBudget();
-  later = setTimeout(foretell, 20);
+  later = setTimeout(predict, 20);
 }
 $("epsilon-slider").addEventListener("input", e => asked("epsilon", 10 ** Number(e.target.value)));
 $("delta-slider").addEventListener("input", e => asked("delta", 10 ** Number(e.target.value)));
@@ -605,7 +605,7 @@ async function fit(resume) {
     now.outlook?.guessed.length ? guessWords(now.outlook) : null,
     el("p", {}, el("code", {}, now.planned + (resume ? " --resume" : ""))));
   if (await dialog(`Spend epsilon ${figure(now.epsilon)}?`, body, [["Cancel", false], [`Spend epsilon ${figure(now.epsilon)}`, true, "main"]])) {
-    now.foretold = now.outlook?.judged;
+    now.predicted = now.outlook?.judged;
     begin("fit", {epsilon: now.epsilon, delta: now.delta, confirmed: true, resume});
   }
 }
@@ -614,7 +614,7 @@ function progress(s) {
   const left = s.left === null ? "" : ` · about ${span(s.left)} left for this part`;
   return el("div", {}, el("label", {for: `bar-${s.name}`}, `${s.doing}${left}`),
     el("progress", {id: `bar-${s.name}`, max: "1", value: s.share}),
-    el("p", {class: "soft"}, `${span(s.seconds)} so far${s.name === "fit" && now.outlook?.seconds > s.seconds ? ` of about ${span(now.outlook.seconds)} in all, foretold` : ""}.`),
+    el("p", {class: "soft"}, `${span(s.seconds)} so far${s.name === "fit" && now.outlook?.seconds > s.seconds ? ` of about ${span(now.outlook.seconds)} in all, predicted` : ""}.`),
     el("button", {type: "button", "data-at": "cancel", onclick: () => begin("cancel", {})}, "Cancel"));
 }
 
@@ -648,7 +648,7 @@ function showRun() {
       f?.state === "cancelled" || f?.state === "failed" ? el("button", {type: "button", "data-at": "resume", disabled: !state.saved || running, onclick: () => fit(true)}, "Go on where it was cut off …") : null),
     f?.state === "running" ? progress(f) : null, ended(f),
     f?.state === "done" ? [el("p", {class: "good"}, el("strong", {}, "Done. "), `The model is in ${f.files.model}. It holds noisy counts, never a row.`),
-      verdictTable(f.result.verdict.judged, "What copies are worth, as found", now.foretold),
+      verdictTable(f.result.verdict.judged, "What copies are worth, as found", now.predicted),
       f.result.verdict.advice.length ? el("ul", {}, f.result.verdict.advice.map(a => el("li", {}, a))) : null,
       el("p", {}, el("a", {href: "/files/model", download: true}, "Download the model"), " · ", el("a", {href: "/files/certificate", download: true}, "Download the certificate"))] : null,
     command(f && f.state !== "cancelled" ? f.command : now.planned ?? ""));

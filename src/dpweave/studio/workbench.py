@@ -167,7 +167,7 @@ class Workbench:
     # -- what it means -------------------------------------------------------------------------------------------------
 
     def outlook(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the promise and the verdict foretold, at an epsilon and a delta."""
+        """Return the promise and the verdict predicted, at an epsilon and a delta."""
         epsilon, delta = _number(asked, "epsilon"), _number(asked, "delta")
         plan, found = self._explain(epsilon, delta)
         if found is None:
