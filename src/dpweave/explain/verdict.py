@@ -48,7 +48,7 @@ WORST = 1.0
 def predicted(
     plan: Plan, allocation: Allocation, *, epsilon: float, tables: Callable[[float], Sequence[Judged]]
 ) -> Verdict:
-    """What a copy by ``plan`` should be worth; ``tables`` foretells its tables for any epsilon."""
+    """What a copy by ``plan`` should be worth; ``tables`` predicts its tables for any epsilon."""
     judged = tables(epsilon)
     enough = _enough(tables, epsilon, lost={j.name for j in judged if j.word != "useful"})
     return _verdict(plan, judged, _pairs_lost(plan, allocation), epsilon=enough)
