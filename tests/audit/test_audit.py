@@ -17,7 +17,7 @@ from dpweave.privacy import curator as curator_module
 from dpweave.privacy import unit_sums
 from dpweave.privacy.curator import Curator
 from dpweave.privacy.noise import threshold_for
-from dpweave.privacy.unit_sums import GRID, grid
+from dpweave.privacy.unit_sums import GRID, LENGTH
 from dpweave.privacy.window import NoisyMarginal, UnitSum
 from dpweave.schema.codec import Codec
 from dpweave.schema.database import Column, Type
@@ -356,7 +356,7 @@ def _unit_sum(runs: int) -> tuple[Runs, Runs, float]:
     pair = Pair("bag", promise, rows, less, "users", BOTH, ("mine", "theirs"))
     both = [open_curator(pair, some, salt="s") for some in (rows, less)]
     scales = np.array(unit_sum.scales)
-    exact = [c._counts.unit_sum(BOTH, unit_sum) / grid(unit_sum.clip)[0] for c in both]
+    exact = [c._counts.unit_sum(BOTH, unit_sum) / LENGTH * unit_sum.clip for c in both]
     line, middle = exact[0] - exact[1], (exact[0] + exact[1]) / 2
     out = (Runs(), Runs())
     for curator, into in zip(both, out, strict=True):
@@ -382,7 +382,7 @@ def test_the_claim_stands_for_unit_sums():
 def test_a_unit_that_is_not_clipped_is_caught(monkeypatch):
     def whole(units, cells, columns, unit_sum, *, size):
         far = unit_sums.clipped_sum(units, cells, columns, replace(unit_sum, clip=1e3), size=size)
-        return np.rint(far / unit_sums.grid(1e3)[0] * unit_sums.grid(unit_sum.clip)[0]).astype(np.int64)
+        return np.rint(far * 1e3 / unit_sum.clip).astype(np.int64)
 
     monkeypatch.setattr("dpweave.privacy.counts.clipped_sum", whole)
     one, zero, rho = _unit_sum(RUNS // 5)

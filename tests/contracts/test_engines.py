@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import math
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -21,6 +22,8 @@ from dpweave.engines.writing import write
 from dpweave.plan.plan import draft_plan
 from dpweave.privacy.bounding import Bounding
 from dpweave.privacy.counts import Counts
+from dpweave.privacy.unit_sums import CLIP, LENGTH, on_grid
+from dpweave.privacy.window import UnitSum
 from dpweave.schema.codec import Codec
 from dpweave.schema.database import Database, ForeignKey, Table
 from dpweave.schema.domain import Attribute, Bins, Categories, View
@@ -274,11 +277,11 @@ def code_of(codec: Codec, value: Any) -> int:
     return sum(value >= edge for edge in inner)
 
 
-def oracle(plan: dw.Plan, view: View, clique: tuple[str, ...]) -> Counter:
+def oracle(plan: dw.Plan, view: View, clique: tuple[str, ...], *, only: Any = lambda _: True) -> Counter:
     """Counts row by row, without truncation."""
     by_id = {name: {r["id"]: r for r in ROWS[name].to_pylist()} for name in ("customers", "products", "orders")}
     cells: Counter = Counter()
-    for row in ROWS[view.base].to_pylist():
+    for row in filter(only, ROWS[view.base].to_pylist()):
         cell = []
         for name in clique:
             attribute = view.attribute[name]
@@ -312,6 +315,33 @@ def test_exact_counts_are_those_of_plain_python(shop) -> None:
             for clique, array in zip(cliques, counts.marginals(view, cliques), strict=True):
                 found = Counter({tuple(map(int, c)): int(array[tuple(c)]) for c in np.argwhere(array)})
                 assert found == oracle(plan, view, clique), (view.base, clique)
+
+
+def test_unit_sums_are_those_of_plain_python_to_the_last_bit(shop) -> None:
+    """Units are customers; a customer has many orders and items, and some are longer than the clip."""
+    plan, view = shop_plan(), VIEWS[2]
+    codes = ((), (("price", 0),), (("price", 1), ("n", 0)), (("n", 1),), (("n", 2),))
+    asked = UnitSum(("city",), codes, (9.0, 1.0, 0.3, 1.0, 1.0), 2.0, (0.0, 0.4, 0.1, 0.3, 0.9))
+    owners = {o["id"]: o["customer_id"] for o in ROWS["orders"].to_pylist()}
+    with open_source(shop) as source:
+        counts, _ = counting(source, plan)
+        for unit_sum in (asked, replace(asked, columns=(), centres=()), replace(asked, clip=0.01)):
+            reach, expected = unit_sum.reach, Counter()
+            own, around = (x.tolist() for x in on_grid(unit_sum))
+            for customer in sorted({c for c in owners.values() if c is not None}):
+                rows = oracle(plan, view, reach, only=lambda item, c=customer: owners.get(item["order_id"]) == c)
+                w: Counter = Counter()
+                for row, n in rows.items():
+                    at = dict(zip(reach, row, strict=True))
+                    for j, code in enumerate(codes):
+                        cell = (*(at[c] for c in unit_sum.columns), j)
+                        w[cell] += n * (own[j] * all(at[c] == v for c, v in code) - around[j])
+                k = min(LENGTH // CLIP, math.isqrt(LENGTH**2 // max(sum(x * x for x in w.values()), 1)))
+                expected.update({at: k * x for at, x in w.items()})
+            found = counts.unit_sum(view, unit_sum)
+            assert {tuple(map(int, c)): int(found[tuple(c)]) for c in np.argwhere(found)} == {
+                at: x for at, x in expected.items() if x
+            }
 
 
 def test_truncation_keeps_exactly_the_bound(shop) -> None:

@@ -77,11 +77,14 @@ BLANKED = f"{ENGINE}[0-0.6]"
 TOGETHER = "tests/test_shared.py::test_guarantees_add_up_in_the_best_order_and_are_never_said_too_small"
 CERTIFIED = f"{CURATOR}::test_a_certificate_says_what_was_spent_by_whom_and_on_whose_word"
 SUMMED = f"{UNIT_SUMS}::test_engines_agree_with_the_oracle"
+HAIR = f"{UNIT_SUMS}::test_a_hair_is_seen_in_memory_and_in_engines"
 CLIPPED = tuple(
     f"{UNIT_SUMS}::test_{name}"
     for name in (
         "units_are_clipped_alike_in_one_block_and_in_many",
-        "a_vector_that_floats_would_make_too_long_counts_for_nothing",
+        "no_rounding_of_floats_is_trusted",
+        "a_hair_is_seen_in_memory_and_in_engines",
+        "units_of_any_size_are_no_longer_than_the_clip",
         "a_unit_at_its_clip_keeps_its_length",
         "a_cell_that_no_codec_should_give_stays_with_its_unit",
         "nothing_is_charged_for_what_is_refused",
@@ -937,28 +940,53 @@ MUTATIONS = (
     ),
     _unit_sums(
         "length unchecked",
-        "x[:, ~(_squares(x, who) <= most**2)[who]] = 0.0",
+        "k -= k * k * q > LENGTH**2",
         "pass",
-        "a vector that floats made too long is summed",
+        "a factor that floats made too large is used",
+    ),
+    _unit_sums(
+        "length unchecked in engines",
+        "units.k * units.k * units.q > LENGTH**2, units.k - 1",
+        "units.k * units.k * units.q > LENGTH**2, units.k",
+        "a factor that floats made too large is used, on servers",
+        HAIR,
     ),
     _unit_sums(
         "no clip",
-        "np.minimum(step, most / np.maximum(np.sqrt(_squares(vector, who)), 1e-300))[who])\n        x[:, ~(_squares(x,"
-        " who) <= most**2)[who]] = 0.0",
-        "step)",
+        "+ ROUNDED).clip(None, LENGTH // CLIP).astype",
+        "+ ROUNDED + LENGTH).clip(None, LENGTH // CLIP).astype",
         "a unit is summed at its full length",
     ),
     _unit_sums(
-        "rounded away from 0",
-        "x = np.trunc(",
-        "most, x = 2 * most, np.rint(",
-        "rounding makes vectors longer than the clip, and the check lets them pass",
+        "no clip in engines",
+        "+ ROUNDED).floor()",
+        "+ ROUNDED + LENGTH).floor()",
+        "a unit is summed at its full length, on servers",
+        SUMMED,
     ),
     _unit_sums(
-        "length of one code",
-        "sum(row * row for row in vectors)",
-        "vectors[0] * vectors[0]",
-        "a unit is clipped by its first code alone",
+        "length of what is there",
+        "return few * few * whole +",
+        "return 0 * few * whole +",
+        "codes that a unit lacks do not make it longer, though its centre does",
+    ),
+    _unit_sums(
+        "numbers beyond 64 bits",
+        "+ (every - few).clip(None, 1) * BEYOND**2",
+        "",
+        "a unit of very many rows comes out short",
+    ),
+    _unit_sums(
+        "products beyond 64 bits",
+        ".clip(-BEYOND, BEYOND)",
+        "",
+        "the square of a very long unit comes out short",
+    ),
+    _unit_sums(
+        "carry forgotten",
+        "+ (low.astype(np.int64) >> 31)",
+        "",
+        "a unit with many codes comes out short",
     ),
     _unit_sums(
         "units cut by blocks",
@@ -988,7 +1016,7 @@ MUTATIONS = (
         "odd clips",
         "if not all(SMALLEST <= x <= LARGEST for x in numbers):",
         "if False:",
-        "lengths are compared in floats that have lost them",
+        "weights are worked out of numbers that are none",
     ),
     # -- noise -----------------------------------------------------------------------------------------------------
     _noise(
@@ -1343,8 +1371,8 @@ MUTATIONS = (
     ),
     _curator(
         "unit sums before the charge",
-        "grids = [grid(unit_sum.clip) for unit_sum in unit_sums]",
-        "grids = [(self._counts.unit_sum(view, unit_sum), grid(unit_sum.clip))[1] for unit_sum in unit_sums]",
+        "shares = split(rho, [1.0] * len(unit_sums)",
+        "self._counts.unit_sum(view, unit_sums[0])\n        shares = split(rho, [1.0] * len(unit_sums)",
         "rows are read that nobody may have paid for",
         ORDER,
     ),
@@ -1433,8 +1461,8 @@ MUTATIONS = (
     ),
     _curator(
         "half the noise in unit sums",
-        "gaussian_sigma(float(most), share)",
-        "gaussian_sigma(float(most) / 2, share)",
+        "gaussian_sigma(float(LENGTH), share)",
+        "gaussian_sigma(float(LENGTH) / 2, share)",
         "unit sums have half the noise",
     ),
     _curator(

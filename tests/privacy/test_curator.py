@@ -15,7 +15,7 @@ from dpweave.privacy.curator import Curator
 from dpweave.privacy.ledger import Ledger
 from dpweave.privacy.noise import InsecureNoise, NoiseSource
 from dpweave.privacy.release import Answer, Question, certify, guarantees
-from dpweave.privacy.unit_sums import grid
+from dpweave.privacy.unit_sums import LENGTH
 from dpweave.privacy.window import Candidate, UnitSum
 from dpweave.schema.codec import Codec
 from dpweave.schema.database import Column, Type
@@ -101,7 +101,7 @@ def test_every_clique_and_every_unit_sum_is_paid_for():
     cost = sum((b.unit_sum.clip / b.sigma) ** 2 / 2 for b in noisy)
     assert dict(curator.spent.rho) == {"users": pytest.approx(cost, rel=1e-5)}
     assert curator.spent.rho["users"] == 0.3
-    assert [s / grid(b.unit_sum.clip)[0] for s, b in zip(noise.sigmas, noisy, strict=True)] == [b.sigma for b in noisy]
+    assert [s / LENGTH * b.unit_sum.clip for s, b in zip(noise.sigmas, noisy, strict=True)] == [b.sigma for b in noisy]
 
 
 def _passing(threshold: int, sigma: float, rows: int) -> float:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from dpweave.errors import UsageError
@@ -18,48 +19,49 @@ from dpweave.privacy.curator import Curator
 from dpweave.privacy.ledger import Ledger
 from dpweave.privacy.noise import InsecureNoise
 from dpweave.privacy.sensitivity import stays
-from dpweave.privacy.unit_sums import clipped_sum, grid
+from dpweave.privacy.unit_sums import CLIP, LENGTH, clip_and_sum, clip_and_sum_in_engine, clipped_sum, on_grid
 from dpweave.privacy.window import Units, UnitSum
 from dpweave.schema.domain import Attribute, View
 from tests.engine_counts import codec_of, engine_counts, engine_order, open_frames, open_sqlite
 from tests.oracle import NOWHERE, World, bound, entity_neighbours, make_promise, random_view, random_world, rows_by_unit
 
-Vectors = dict[int, Counter[tuple[tuple[int, ...], int]]]  # of floats, where unit sums are centred
+Had = dict[int, tuple[Counter[tuple[tuple[int, ...], int]], Counter[tuple[int, ...]]]]
+Summed = dict[tuple[tuple[int, ...], int], int]
 
 
-def _vectors(rows: dict[int, list[tuple[int, ...]]], columns: tuple[str, ...], unit_sum: UnitSum) -> Vectors:
-    """Rows per cell and code less the code's share of all rows in the cell, unit by unit: the definition."""
+def _had(rows: dict[int, list[tuple[int, ...]]], columns: tuple[str, ...], unit_sum: UnitSum) -> Had:
+    """Rows per cell and code, and rows per cell, unit by unit: the definition."""
     at = {c: i for i, c in enumerate(columns)}
-    centres = unit_sum.centres or (0.0,) * len(unit_sum.codes)
-    out: Vectors = {}
+    out: Had = {}
     for unit, codes in rows.items():
-        out[unit] = Counter()
+        out[unit] = Counter(), Counter()
         for row in codes:
             cell = tuple(row[at[c]] for c in unit_sum.columns)
+            out[unit][1][cell] += 1
             for j, code in enumerate(unit_sum.codes):
-                out[unit][cell, j] += all(row[at[c]] == v for c, v in code) - centres[j]
+                out[unit][0][cell, j] += all(row[at[c]] == v for c, v in code)
     return out
 
 
-def _summed(vectors: Vectors, unit_sum: UnitSum) -> dict[tuple[tuple[int, ...], int], int]:
-    """The clipped sum, slowly."""
-    step, most = grid(unit_sum.clip)
+def _summed(units: Had, unit_sum: UnitSum) -> Summed:
+    """The clipped sum, slowly, in whole numbers of any size."""
+    own = [min(max(round(CLIP / (unit_sum.clip * s)), 1), 2**24) for s in unit_sum.scales]
+    around = [round(a * c) for a, c in zip(own, unit_sum.centres or [0.0] * len(own), strict=True)]
     out: Counter[tuple[tuple[int, ...], int]] = Counter()
-    for counts in vectors.values():
-        length = math.sqrt(sum((n / unit_sum.scales[j]) ** 2 for (_, j), n in counts.items()))
-        factor = min(step, most / length) if length else 0.0
-        x = {at: math.trunc((n / unit_sum.scales[at[1]]) * factor) for at, n in counts.items()}
-        if sum(v * v for v in x.values()) <= most**2:
-            out.update(x)
+    for has, rows in units.values():
+        w = {(cell, j): own[j] * has[cell, j] - around[j] * m for cell, m in rows.items() for j in range(len(own))}
+        k = min(2**13, math.isqrt(LENGTH**2 // max(sum(v * v for v in w.values()), 1)))
+        out.update({at: k * v for at, v in w.items()})
     return {at: n for at, n in out.items() if n}
 
 
 def _random_unit_sum(rng: random.Random, columns: tuple[str, ...], size: int) -> UnitSum:
     own = tuple(c for c in columns if rng.random() < 0.5)
-    codes: list[tuple[tuple[str, int], ...]] = [()]
+    found: dict[tuple[tuple[str, int], ...], None] = {(): None}
     for _ in range(rng.randint(1, 4)):
         some = rng.sample(columns, min(len(columns), rng.choice([1, 1, 2])))
-        codes.append(tuple((c, rng.randrange(size)) for c in some))
+        found[tuple((c, rng.randrange(size)) for c in some)] = None
+    codes = list(found)
     centres = tuple(rng.choice([0.0, 0.1, 0.4, 1.0]) for _ in codes) if rng.random() < 0.5 else ()
     scales = tuple(rng.choice([0.3, 1.0, 2.5]) for _ in codes)
     return UnitSum(own, tuple(codes), scales, rng.choice([0.2, 1.0, 1.7, 4.0]), centres)
@@ -90,16 +92,16 @@ def test_no_unit_moves_a_unit_sum_further_than_its_clip(chunk):
         world, view, columns, unit_sum = case
         promise = world.promise
         here = rows_by_unit(bound(world.rows, promise, world.order), promise, view, columns)
-        before = _summed(_vectors(here, columns, unit_sum), unit_sum)
+        before = _summed(_had(here, columns, unit_sum), unit_sum)
         for _, other in entity_neighbours(world.rows, promise):
             there = rows_by_unit(bound(other, promise, world.order), promise, view, columns)
             changed = [u for u in {*here, *there} if sorted(here.get(u, [])) != sorted(there.get(u, []))]
             assert len(changed) <= 1, (seed, view, columns)
             assert not any(u in there for u in changed)
-            moved = _distance(before, _summed(_vectors(there, columns, unit_sum), unit_sum))
-            assert moved <= grid(unit_sum.clip)[1] ** 2, (seed, view, columns)
+            moved = _distance(before, _summed(_had(there, columns, unit_sum), unit_sum))
+            assert moved <= LENGTH**2, (seed, view, columns)
             seen += moved > 0
-            attained += moved > 0.99 * grid(unit_sum.clip)[1] ** 2
+            attained += moved > 0.99 * LENGTH**2
     assert seen > 60
     assert attained > 30  # units do reach the clip
 
@@ -132,31 +134,31 @@ def test_rows_do_not_stay_where_other_units_move_them():
     assert not stays(promise(True), newcomers, ("which",))
 
 
-@pytest.mark.parametrize("opens", ["frames", "sqlite"])
+@pytest.mark.parametrize("opens", ["frames", "sqlite", "server"])
 def test_engines_agree_with_the_oracle(opens, tmp_path):
     seen = 0
-    for seed in range(300, 480):
+    for seed in range(300, 360 if opens == "server" else 480):
         case = _case(seed)
         if case is None:
             continue
         world, view, columns, unit_sum = case
         promise = world.promise
         path = tmp_path / f"{seed}.sqlite"
-        opened = open_frames(world.rows, promise) if opens == "frames" else open_sqlite(world.rows, promise, path)
+        opened = open_sqlite(world.rows, promise, path) if opens == "sqlite" else open_frames(world.rows, promise)
         with opened as source:
+            source.embedded = opens != "server"
             counts, bounding = engine_counts(source, world, salt=str(seed))
             truth = bound(world.rows, promise, engine_order(bounding, world.rows))
-            units = _vectors(rows_by_unit(truth, promise, view, columns), columns, unit_sum)
+            units = _had(rows_by_unit(truth, promise, view, columns), columns, unit_sum)
             expected, found = _summed(units, unit_sum), counts.unit_sum(view, unit_sum)
             assert found.shape == (*(counts.codec(view, c).size for c in unit_sum.columns), len(unit_sum.codes))
             codecs = [counts.codec(view, c) for c in unit_sum.columns]
             for at in np.ndindex(found.shape):
                 lacking = [c.column.nullable and v == c.null_code for v, c in zip(at, codecs, strict=False)]
                 cell = tuple(NOWHERE if lacks else v for v, lacks in zip(at, lacking, strict=False))
-                # Floats are rounded down: by one more or less, per unit.
-                assert abs(int(found[at]) - expected.get((cell, at[-1]), 0)) <= len(units), (seed, at)
+                assert int(found[at]) == expected.get((cell, at[-1]), 0), (seed, at)
             seen += bool(expected)
-    assert seen > 8
+    assert seen > 3
 
 
 def test_units_are_clipped_alike_in_one_block_and_in_many(monkeypatch):
@@ -171,17 +173,62 @@ def test_units_are_clipped_alike_in_one_block_and_in_many(monkeypatch):
     monkeypatch.setattr(unit_sums, "BLOCK", 7)
     assert (clipped_sum(units, columns["b"], columns, unit_sum, size=2) == once).all()
     assert (clipped_sum(units, columns["b"], columns, centred, size=2) == beyond).all()
-    wide = replace(unit_sum, clip=1e6)
-    whole = clipped_sum(units, columns["b"], columns, wide, size=2) / grid(1e6)[0] * np.array(unit_sum.scales)
-    assert whole[1, 2] == pytest.approx(((columns["a"] == 2) & (columns["b"] == 1)).sum(), rel=1e-3)
+    wide = replace(unit_sum, clip=1e4)
+    whole = clipped_sum(units, columns["b"], columns, wide, size=2) / on_grid(wide)[0] / 2**13
+    assert whole[1, 2] == ((columns["a"] == 2) & (columns["b"] == 1)).sum()
     assert clipped_sum(units[:0], units[:0], {c: v[:0] for c, v in columns.items()}, unit_sum, size=2).sum() == 0
 
 
-def test_a_vector_that_floats_would_make_too_long_counts_for_nothing(monkeypatch):
-    """The length is held in whole numbers, so that no rounding of floats is trusted."""
-    monkeypatch.setattr(unit_sums.np, "trunc", lambda x: np.ceil(x) + 1)
-    units, cells = np.zeros(6, dtype=np.int64), np.arange(6)
-    assert not clipped_sum(units, cells, {}, UnitSum(("c",), ((),), (1.0,), 1.0), size=6).any()
+@pytest.mark.parametrize("off", [-(2.0**-35), 0.0, 2.0**-35])
+def test_no_rounding_of_floats_is_trusted(monkeypatch, off):
+    """The factor is what whole numbers say, even if floats are off by more than any engine's."""
+    root = np.sqrt
+    monkeypatch.setattr(unit_sums.np, "sqrt", lambda x: root(x) * (1 + off))
+    rng = np.random.default_rng(0)
+    for n in (*rng.integers(1, 2**14, 100).tolist(), *(2**i for i in range(16)), 3 * 2**10):
+        rows = np.zeros(n, dtype=np.int64)
+        (x,) = clipped_sum(rows, rows, {}, UnitSum((), ((),), (1.0,), 1.0), size=1)[0]
+        assert x == n * CLIP * min(LENGTH // CLIP, LENGTH // (n * CLIP))
+
+
+def test_a_hair_is_seen_in_memory_and_in_engines():
+    """Units whose length is L/k, and a hair more: by one in a square of up to 62 bits."""
+    import ibis
+
+    own, around = by = np.array([2**24, 1]), np.array([0, 0])
+    longest = [2**i for i in range(8)]  # rows of 2**24, so that L/k is what they weigh
+    unit, place = np.arange(16), np.append(np.arange(16), np.arange(8, 16))
+    code, count = np.repeat([0, 1], [16, 8]), np.array([*longest, *longest, *([1] * 8)])
+    every = count[:16]
+    zero = np.zeros(16, dtype=np.int64)
+    memory = [
+        clip_and_sum(zero[:1], zero[:1], every[[u]], (zero[: h.sum()], code[h], count[h]), by, size=1)[0].tolist()
+        for u in range(16)
+        for h in [place == u]
+    ]
+    assert memory[:8] == [[LENGTH, 0]] * 8
+    assert memory[8:] == [[(LENGTH // (n * 2**24) - 1) * n * 2**24, LENGTH // (n * 2**24) - 1] for n in longest]
+    with open_frames(_rated().rows, _rated().promise) as source:
+        cell = {"unit": unit, "cell": unit}
+        places = ibis.memtable(pa.table({**cell, "every": every}))
+        held = {c: v[place] for c, v in cell.items()} | {"code": code, "count": count}
+        entries = ibis.memtable(pa.table({**held, "own": own[code], "around": around[code]}))
+        assert clip_and_sum_in_engine(source, places, entries, by, size=16).tolist() == memory
+
+
+@pytest.mark.parametrize("around", [0, 2**10, 2**24])
+def test_units_of_any_size_are_no_longer_than_the_clip(around):
+    """Numbers that leave 64 bits, in a product or in a sum, make a unit too long to count, and touch no other."""
+    zero, by = np.zeros(2, dtype=np.int64), (np.array([2**24, 5]), np.array([around, 3]))
+    for count in (*(2**i for i in range(39)), 3, 7, 100, 2**31 + 1):
+        every, had = np.array([5, count]), (np.array([1]), np.array([0]), np.array([count]))
+        both = clip_and_sum(np.array([0, 1]), zero, every, had, by, size=1)
+        alone = clip_and_sum(zero[:1], zero[:1], every[:1], (zero[:0],) * 3, by, size=1)
+        mine, w = [int(x) for x in (both - alone)[0]], [(2**24 - around) * count, -3 * count]
+        square = sum(x * x for x in w)
+        k = min(2**13, math.isqrt(LENGTH**2 // square))
+        beyond = (around * count) ** 2 > LENGTH**2 // 2
+        assert mine == ([0, 0] if beyond else [k * x for x in w])
 
 
 def test_a_unit_at_its_clip_keeps_its_length():
@@ -189,15 +236,18 @@ def test_a_unit_at_its_clip_keeps_its_length():
     rng = np.random.default_rng(0)
     for _ in range(300):
         codes = ((), (("a", 1),), (("b", 1),))[: rng.integers(1, 4)]
-        unit_sum = UnitSum((), codes, tuple(rng.uniform(0.1, 3.0, len(codes))), float(rng.uniform(0.1, 30.0)))
+        scales = tuple(rng.uniform(0.1, 3.0, len(codes)))
+        asked = UnitSum((), codes, scales, float(rng.uniform(0.1, 30.0)))
+        unit_sum = unit_sums.checked(asked, {"a": 2, "b": 2})
         rows = int(rng.integers(1, 200))
         values = {"a": rng.integers(0, 2, rows), "b": rng.integers(0, 2, rows)}
         nobody = np.zeros(rows, dtype=np.int64)
         x = clipped_sum(nobody, nobody, values, unit_sum, size=1)[0]
         counts = [rows, *((values[c] == 1).sum() for c in "ab")][: len(codes)]
-        length = math.sqrt(sum((n / s) ** 2 for n, s in zip(counts, unit_sum.scales, strict=True)))
-        step, most = grid(unit_sum.clip)
-        assert math.sqrt((x**2).sum()) == pytest.approx(min(step * length, most), rel=1e-5)
+        length = math.sqrt(sum((n / s) ** 2 for n, s in zip(counts, unit_sum.scales, strict=True))) / unit_sum.clip
+        assert math.sqrt((x.astype(float) ** 2).sum()) == pytest.approx(
+            LENGTH * min(length, 1.0), rel=max(length, 1) / 2**13
+        )
 
 
 def test_a_cell_that_no_codec_should_give_stays_with_its_unit():
@@ -207,14 +257,22 @@ def test_a_cell_that_no_codec_should_give_stays_with_its_unit():
         units, cells = np.array([0] * len(mine) + [1]), np.array([*mine, 0])
         both = clipped_sum(units, cells, {}, unit_sum, size=2)
         alone = clipped_sum(units[-1:], cells[-1:], {}, unit_sum, size=2)
-        assert ((both - alone) ** 2).sum() <= grid(1.0)[1] ** 2
+        assert ((both - alone) ** 2).sum() <= LENGTH**2
 
 
-@pytest.mark.parametrize("clip", [1e-9, 0.3, 1.0, 17.0, 2.0**20, 1e12])
-def test_lengths_on_the_grid_are_whole_and_never_rounded_up(clip):
-    step, most = grid(clip)
-    assert 2**20 - 1 <= most <= 2**21
-    assert most <= step * clip
+def test_scales_and_centres_on_the_grid_stay_there():
+    """What the release says was summed is what was summed."""
+    rng = np.random.default_rng(0)
+    for clip in (1e-9, 0.3, 1.0, 17.0, 2.0**20, 1e12):
+        scales = tuple((10 ** rng.uniform(-3, 3, 50)).tolist())
+        asked = UnitSum((), tuple((("a", j),) for j in range(50)), scales, clip, tuple(rng.random(50).tolist()))
+        once = unit_sums.checked(asked, {"a": 50})
+        assert unit_sums.checked(once, {"a": 50}) == once
+        for x, y in zip(on_grid(once), on_grid(asked), strict=True):
+            assert (x == y).all()
+        inside = [i for i, s in enumerate(scales) if 2**-6 < s * clip < 2**8]
+        assert np.array(once.scales)[inside] == pytest.approx(np.array(scales)[inside], rel=1e-3)
+        assert np.array(once.centres)[inside] == pytest.approx(np.array(asked.centres)[inside], abs=1e-3)
 
 
 # -- through the Curator -----------------------------------------------------------------------------------------------
@@ -287,26 +345,26 @@ def test_the_owner_of_the_rows_pays_and_nobody_else():
     first, second = window.measure_unit_sums([SUM, replace(SUM, columns=())], rho=0.4, weights=[1, 3])
     assert dict(curator.spent.rho) == {"users": 0.4}
     assert not curator.spent.delta
-    step, most = grid(SUM.clip)
-    assert first.sigma == pytest.approx(most / step / math.sqrt(2 * 0.1))
-    assert second.sigma == pytest.approx(most / step / math.sqrt(2 * 0.3))
+    assert first.sigma == pytest.approx(BAG.clip / math.sqrt(2 * 0.1))
+    assert second.sigma == pytest.approx(BAG.clip / math.sqrt(2 * 0.3))
     assert first.counts.shape == (3, 3)
     assert second.counts.shape == (3,)
     assert curator.release.find_unit_sums("links") == (first, second)
-    assert first.noise == pytest.approx(first.sigma * np.array(SUM.scales))
+    assert first.noise == pytest.approx(first.sigma * np.array(BAG.scales), rel=1e-4)
 
 
 def test_nothing_is_charged_for_what_is_refused():
     curator = _curator(_rated())
     bad = [
-        *(replace(SUM, clip=clip) for clip in (0.0, -1.0, math.inf, math.nan, 1e-200, 1e200)),
-        replace(SUM, scales=(1.0,)),
-        *(replace(SUM, scales=(1.0, s, 1.0)) for s in (0.0, -1.0, math.nan, 1e-320, 10**300)),
-        replace(SUM, codes=(), scales=()),
-        replace(SUM, codes=((), (("what", 3),), (("what", 0),))),
-        replace(SUM, codes=((), (("what", -1),), (("what", 0),))),
-        replace(SUM, codes=tuple((("what", i),) for i in range(5000)), scales=(1.0,) * 5000),
-        replace(SUM, columns=("nobody",)),
+        *(replace(BAG, clip=clip) for clip in (0.0, -1.0, math.inf, math.nan, 1e-200, 1e200)),
+        replace(BAG, scales=(1.0,)),
+        *(replace(BAG, scales=(1.0, s, 1.0)) for s in (0.0, -1.0, math.nan, 1e-320, 10**300)),
+        replace(BAG, codes=(), scales=()),
+        replace(BAG, codes=((), (("what", 3),), (("what", 0),))),
+        replace(BAG, codes=((), (("what", -1),), (("what", 0),))),
+        replace(BAG, codes=tuple((("what", i),) for i in range(5000)), scales=(1.0,) * 5000),
+        replace(BAG, codes=((), (("what", 1),), (("what", 1),))),
+        replace(BAG, columns=("nobody",)),
         *(
             replace(SUM, centres=centres)
             for centres in ((0.1,), (0.1, -0.1, 0.1), (0.1, 1.1, 0.1), (0.1, math.nan, 0.1))
@@ -372,6 +430,5 @@ def test_codes_over_many_columns_cost_no_memory_that_rows_decide(value):
     names = ["a", *(f"c{i}" for i in range(70))]
     unit_sum = UnitSum((), (tuple((n, 0) for n in names), (("a", 1), ("c1", 0))), (1.0, 1.0), 1e3)
     rows = {n: np.zeros(5, dtype=np.uint8) for n in names} | {"a": np.full(5, value, dtype=np.uint8)}
-    step, _ = grid(unit_sum.clip)
     found = clipped_sum(np.arange(5), np.zeros(5, dtype=np.int64), rows, unit_sum, size=1)
-    assert (found / step).tolist() == [[5.0 * (value == 0), 5.0 * (value == 1)]]
+    assert (found / on_grid(unit_sum)[0] / 2**13).tolist() == [[5.0 * (value == 0), 5.0 * (value == 1)]]

@@ -30,7 +30,7 @@ from dpweave.privacy.noise import threshold_for
 from dpweave.privacy.release import guarantees
 from dpweave.privacy.selection import sensitivity
 from dpweave.privacy.sensitivity import belonging, movement, units_of, weighed
-from dpweave.privacy.unit_sums import grid
+from dpweave.privacy.unit_sums import CLIP, on_grid
 from dpweave.privacy.window import Candidate
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from dpweave.privacy.certificate import Certificate
     from dpweave.privacy.ledger import Entry
     from dpweave.privacy.release import Discovered, Measured, MeasuredUnitSum, Release, Selected
+    from dpweave.privacy.window import UnitSum
     from dpweave.schema.domain import View
 
 ROUNDING = 1e-9
@@ -251,8 +252,8 @@ class _Costs:
             units = units_of(self.promise, one.view)
             if units is None or not units.hold(one.noisy.unit_sum.all_columns):
                 return "sums over units hold only where no other unit moves rows, and that is not so here"
-            step, most = grid(one.noisy.unit_sum.clip)
-            cost += Cost({self.promise.root(one.view.base): gaussian_rho(float(most), one.noisy.sigma * step)}, {})
+            length = _length(one.noisy.unit_sum)
+            cost += Cost({self.promise.root(one.view.base): gaussian_rho(length, one.noisy.sigma)}, {})
         return cost
 
     def _of_choice(self, chosen: Selected, scale: float) -> Cost | str:
@@ -279,6 +280,17 @@ class _Costs:
             if least < max(threshold_for(part, sigma, l0=categories, linf=weight) for categories, weight in of.alone):
                 return f"its threshold is lower than delta {part:g} needs"
         return Cost({t: gaussian_rho(l2, sigma) for t, l2 in of.l2.items() if l2}, delta)
+
+
+def _length(unit_sum: UnitSum) -> float:
+    """How far one unit moves a unit sum, in units of its scales: the clip. Up to version 0.2 it was rounded down, on
+    a grid of its own; scales of those versions are not on the grid of today.
+    """
+    clip = unit_sum.clip
+    if np.array_equal(unit_sum.scales, CLIP / (clip * on_grid(unit_sum)[0])):
+        return clip
+    step = 2.0 ** (21 - math.frexp(clip)[1])
+    return math.floor(step * clip) / step
 
 
 def _agree(cost: Cost, said: Cost) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import ibis
 import numpy as np
 
-from dpweave.privacy.unit_sums import clipped_sum, share
+from dpweave.privacy.unit_sums import clipped_sum, clipped_sum_in_engine, share
 from dpweave.schema.covering import cover, summed
 from dpweave.schema.domain import Attribute, newcomer, parse_degree, parse_newcomer, parse_presence, parse_repetition
 
@@ -64,6 +64,9 @@ class Counts:
         codec = self._codecs[promise.graph.walk(base, path), attribute.column]
         return codec.optional if promise.may_lack(base, path, linked) else codec
 
+    def _shape(self, view: View, columns: Columns) -> tuple[int, ...]:
+        return tuple(self.codec(view, name).size for name in columns)
+
     def has_codec(self, table: str, column: str) -> bool:
         """Whether a column's codes are known."""
         return (table, column) in self._codecs
@@ -82,18 +85,10 @@ class Counts:
         """Return clipped sums over the units' rows that lead somewhere by all that is
         asked for: columns, then codes.
         """
-        unit = self._position(view.base, tuple(key for _, key in self._bounding.promise.chain(view.base)))
-        there = self._present(view.base, *self._needs(view, unit_sum.all_columns))
-        rows = np.flatnonzero(unit >= 0 if there is None else (unit >= 0) & there)
-        rows = rows[np.argsort(unit[rows], kind="stable")]
-        codes = {name: self._seen(view.base, view.attribute[name])[rows] for name in unit_sum.all_columns}
-        shape = tuple(self.codec(view, name).size for name in unit_sum.columns)
-        cells = np.zeros(len(rows), dtype=np.int64)
-        for name, length in zip(unit_sum.columns, shape, strict=True):
-            cells = cells * length + codes[name]
-        return clipped_sum(unit[rows], cells, codes, unit_sum, size=math.prod(shape)).reshape(
-            (*shape, len(unit_sum.codes))
-        )
+        unit = tuple(key for _, key in self._bounding.promise.chain(view.base))
+        shape = self._shape(view, unit_sum.columns)
+        sums = self._unit_sum_in_memory if self._bounding.source.embedded else self._unit_sum_in_engine
+        return sums(view, unit_sum, unit, shape).reshape((*shape, len(unit_sum.codes)))
 
     def categories(self, table: str, column: str, *, length: int) -> dict[str, int]:
         """Weight of each value of a text column: rows, or with a ``length`` above 1 the
@@ -148,6 +143,16 @@ class Counts:
             found |= {clique: summed(counts, block, clique) for clique in inside}
         return found
 
+    def _unit_sum_in_memory(self, view: View, unit_sum: UnitSum, unit_path: Path, shape: tuple[int, ...]) -> IntArray:
+        unit = self._position(view.base, unit_path)
+        there = self._present(view.base, *self._needs(view, unit_sum.reach))
+        rows = np.flatnonzero(unit >= 0 if there is None else (unit >= 0) & there)
+        rows = rows[np.argsort(unit[rows], kind="stable")]
+        codes = {name: self._seen(view.base, view.attribute[name])[rows] for name in unit_sum.reach}
+        at = tuple(codes[name] for name in unit_sum.columns)
+        cells = np.ravel_multi_index(at, shape, mode="clip") if at else np.zeros(len(rows), dtype=np.int64)
+        return clipped_sum(unit[rows], cells, codes, unit_sum, size=math.prod(shape))
+
     def _needs(self, view: View, clique: Columns) -> tuple[tuple[Path, ...], tuple[str, ...]]:
         """Paths that must lead somewhere, and keys by which a row must be a newcomer, for it to count."""
         keys = [parse_newcomer(view.attribute[name].column) for name in clique]
@@ -159,9 +164,8 @@ class Counts:
         """Rows whose paths all lead somewhere and which are newcomers by ``keys``; None where that is every row."""
 
         def make() -> Codes | None:
-            there = [self._position(base, path) >= 0 for path in paths]
-            there += [self._seen(base, Attribute(newcomer(key))) != NOBODY for key in keys]
-            every = np.logical_and.reduce(there)
+            new = (self._seen(base, Attribute(newcomer(key))) != NOBODY for key in keys)
+            every = np.logical_and.reduce([*(self._position(base, path) >= 0 for path in paths), *new])
             return None if every.all() else every
 
         return self._once(("present", base, paths, keys), make) if paths or keys else None
@@ -243,13 +247,32 @@ class Counts:
     # -- in the engine ---------------------------------------------------------------------------------------------
 
     def _in_engine(self, view: View, clique: Columns) -> IntArray:
+        rows, names = self._rows_in_engine(view, clique), [f"code{i}" for i in range(len(clique))]
+        cells = self._bounding.source.fetch(rows.aggregate(n=ibis._.count(), by=names))
+        out = np.zeros(self._shape(view, clique), dtype=np.int64)
+        out[tuple(cells[n].to_numpy() for n in names)] = cells["n"].to_numpy() if names else cells["n"][0].as_py()
+        return out
+
+    def _unit_sum_in_engine(self, view: View, unit_sum: UnitSum, unit_path: Path, shape: tuple[int, ...]) -> IntArray:
+        """The same where the rows live."""
+        rows, cell = self._rows_in_engine(view, unit_sum.reach, unit_path), ibis.literal(0, "int64")
+        for i, length in enumerate(shape):  # its columns are the first that it reaches
+            cell = cell * length + rows[f"code{i}"]
+        codes = [f"code{i}" for i in range(len(unit_sum.reach))]
+        rows = self._bounding.source.materialise(rows.select(*codes, unit=rows[_at(unit_path)], cell=cell))
+        return clipped_sum_in_engine(self._bounding.source, rows, unit_sum, size=math.prod(shape))
+
+    def _rows_in_engine(self, view: View, clique: Columns, through: Path = ()) -> Any:
+        """Rows that count over ``clique``, with their codes as ``code0`` and so on, and the ends of all paths that
+        this takes; ``through`` is one more that must lead somewhere.
+        """
         promise = self._bounding.promise
         rows = self._bounding.counted(view.base).mutate(p=ibis._.rid)
-        needed = self._needs(view, clique)[0]
-        for path in view.paths(clique):
-            here = promise.graph.walk(view.base, path[:-1])
-            rows = self._step(rows, here, path, "inner" if path in needed else "left")
-        names = []
+        needed = {*self._needs(view, clique)[0], *(through[: i + 1] for i in range(len(through)))}
+        for path in sorted({*view.paths(clique), *needed}):
+            rows = self._step(
+                rows, promise.graph.walk(view.base, path[:-1]), path, "inner" if path in needed else "left"
+            )
         for i, name in enumerate(clique):
             attribute = view.attribute[name]
             table = promise.graph.walk(view.base, attribute.path)
@@ -257,17 +280,11 @@ class Counts:
             coded = own.select(r=own.rid, **{f"code{i}": code}).view()
             how = "inner" if attribute.path in ((), *needed) else "left"
             rows = rows.join(coded, rows[_at(attribute.path)] == coded.r, how=how).drop("r")
-            names.append(f"code{i}")
             if how == "left":
-                rows = rows.mutate(**{names[-1]: rows[names[-1]].fill_null(self.codec(view, name).null_code)})
+                rows = rows.mutate(**{f"code{i}": rows[f"code{i}"].fill_null(self.codec(view, name).null_code)})
             if parse_newcomer(attribute.column):
-                rows = rows.filter(rows[names[-1]].notnull())
-        if not clique:
-            return np.array(self._bounding.source.fetch(rows.aggregate(n=rows.count()))["n"][0].as_py(), dtype=np.int64)
-        cells = self._bounding.source.fetch(rows.group_by(names).agg(n=ibis._.count()))
-        out = np.zeros(tuple(self.codec(view, name).size for name in clique), dtype=np.int64)
-        out[tuple(cells[n].to_numpy() for n in names)] = cells["n"].to_numpy()
-        return out
+                rows = rows.filter(rows[f"code{i}"].notnull())
+        return rows
 
     def _step(self, rows: Any, here: str, path: Path, how: str) -> Any:
         """Add the row number at the end of ``path``, dropping rows that lead nowhere if the join is ``inner``."""

@@ -25,7 +25,7 @@ from dpweave.privacy.counts import Counts
 from dpweave.privacy.noise import SecureNoise, require_scale, threshold_for
 from dpweave.privacy.release import Answer, Discovered, Measured, MeasuredUnitSum, Question, Release, Selected
 from dpweave.privacy.sensitivity import movement, units_of, weighed
-from dpweave.privacy.unit_sums import checked, grid
+from dpweave.privacy.unit_sums import CLIP, LENGTH, checked, on_grid
 from dpweave.privacy.window import Candidate, Columns, NoisyMarginal, NoisyUnitSum, Units, UnitSum
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import MAX_CELLS, Categories, View, newcomer, parse_newcomer
@@ -183,11 +183,8 @@ class Curator:
         return noisy
 
     def units(self, view: View) -> Units | None:
-        """What is public about one unit's rows in ``view``, where unit sums may be measured; None elsewhere.
-
-        They are counted in memory, so rows must be there: not those of a server.
-        """
-        return units_of(self.promise, view) if self._bounding.source.embedded else None
+        """What is public about one unit's rows in ``view``, where unit sums may be measured; None elsewhere."""
+        return units_of(self.promise, view)
 
     def measure_unit_sums(
         self, view: View, unit_sums: Sequence[UnitSum], *, what: str, rho: float, weights: Sequence[float] | None = None
@@ -195,8 +192,8 @@ class Curator:
         r"""Noisy clipped sums of each unit sum over ``view``.
 
         Formal guarantees:
-          - Sensitivity: one unit moves unit sum i by at most its length :math:`L_i` on the grid in L2 (Theorem 6).
-          - Cost: unit sum i has the share :math:`\rho_i` of ``rho`` and noise :math:`\sigma_i = L_i / \sqrt{2\rho_i}`,
+          - Sensitivity: one unit moves unit sum i by at most the length :math:`L` in L2 (Theorem 6).
+          - Cost: unit sum i has the share :math:`\rho_i` of ``rho`` and noise :math:`\sigma_i = L / \sqrt{2\rho_i}`,
             paid by the protected table whose units own the rows; others own none of them and pay nothing.
           - Charged before rows are read; errors depend on the arguments alone.
         """
@@ -209,11 +206,8 @@ class Curator:
                 f"{what!r}: unit sums are counted for rows that belong to units and that no other unit moves"
             )
         shares = split(rho, [1.0] * len(unit_sums) if weights is None else list(weights))
-        grids = [grid(unit_sum.clip) for unit_sum in unit_sums]
-        sigmas = [
-            require_scale("sigma", gaussian_sigma(float(most), share))
-            for (_, most), share in zip(grids, shares, strict=True)
-        ]
+        sigmas = [require_scale("sigma", gaussian_sigma(float(LENGTH), share)) for share in shares]
+        shown = [s / LENGTH * unit_sum.clip for s, unit_sum in zip(sigmas, unit_sums, strict=True)]
         asked = {
             "verb": "measure",
             "what": what,
@@ -221,7 +215,7 @@ class Curator:
             "codes": [len(b.codes) for b in unit_sums],
             "clip": [b.clip for b in unit_sums],
             "centred": [b.centred for b in unit_sums],
-            "sigma": [s / step for s, (step, _) in zip(sigmas, grids, strict=True)],
+            "sigma": shown,
         }
 
         def read() -> Answer:
@@ -232,8 +226,8 @@ class Curator:
         cost = Cost({self.promise.root(view.base): rho}, {})
         whole = self._ask(Question(asked, view, tuple(unit_sums)), cost, read).counts
         noisy = tuple(
-            NoisyUnitSum(unit_sum, x / step * np.array(unit_sum.scales), s / step)
-            for unit_sum, x, s, (step, _) in zip(unit_sums, whole, sigmas, grids, strict=True)
+            NoisyUnitSum(unit_sum, x / on_grid(unit_sum)[0] * (CLIP / LENGTH), sigma)
+            for unit_sum, x, sigma in zip(unit_sums, whole, shown, strict=True)
         )
         self.release.summed_by_unit += [MeasuredUnitSum(what, view, unit_sum) for unit_sum in noisy]
         return noisy

@@ -1,36 +1,59 @@
 r"""Sums of vectors, one per unit, each no longer than a clip (docs/proofs, Theorem 6). Everything in here is private.
 
-Unit u has :math:`n_u` rows per cell and code, and :math:`m_u` per cell. Its vector :math:`v_u = (n_u - \mu
-m_u) / s`, with one scale s and one centre μ per code, is put on a grid of whole numbers, rounded towards 0:
+Unit u has :math:`n_u` rows per cell and code, and :math:`m_u` per cell. All is done in whole numbers. Scales s and
+centres μ of the codes, which are public, are put on a grid, with C the clip: :math:`a = [M / (C s)]` and
+:math:`b = [a \mu]`. The vector of a unit is :math:`w_u = a n_u - b m_u`, and what is added up is
 
-.. math:: x_u = \Bigl[ v_u \min\Bigl(g, \frac{L}{\lVert v_u \rVert_2}\Bigr) \Bigr], \qquad L = \lfloor g C \rfloor,
+.. math:: x_u = k_u w_u, \qquad k_u = \min\bigl(L / M, \lfloor L / \lVert w_u \rVert_2 \rfloor\bigr),
 
-where g is the power of two that puts gC between :math:`2^{20}` and :math:`2^{21}`. So
-:math:`\lVert x_u \rVert_2 \le L`, and rounding costs a unit a millionth of the clip per cell.
+so that :math:`\lVert x_u \rVert_2 \le L` and :math:`\sum_u x_u = a \sum_u k_u n_u - b \sum_u k_u m_u`: two sums over
+groups, in which a code that a unit does not have needs no row. Engines and memory give the same, to the last bit.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import ibis
 import numpy as np
+import pyarrow as pa
 
 from dpweave.errors import UsageError
 from dpweave.privacy.window import UnitSum
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from dpweave.arrays import FloatArray, IntArray
+    from dpweave.arrays import IntArray
+    from dpweave.engines.source_base import Source
     from dpweave.privacy.window import Code, Columns
 
-BLOCK = 1 << 22
+    Weights = tuple[IntArray, IntArray]
+
+LENGTH = 1 << 31
+"""L, which no unit's vector exceeds: its square is a whole number of 64 bits, and so are the sums of 2**30 units."""
+BEYOND = LENGTH + 1
+CLIP = 1 << 18
+"""M, the clip on the grid of weights. A unit of m rows is off its centre by m/M of the clip per code at most, and
+one that is clipped loses M/L of its rows at most by rounding down.
+"""
+MOST_WEIGHT = 1 << 24
+"""Of one row; reached where the clip is a 64th of a row."""
+ROUNDED = 2.0**-20
+"""More than floats are off by, for a factor of up to L/M; what this makes too large is seen in whole numbers."""
+
+BLOCK = 1 << 21
 """Rows, times codes, that are looked at together at least; all rows of a unit always are."""
 
+SPARSE = 16
+"""Room, in entries per row, up to which a table of counts takes less time than sorting rows."""
 MOST_CODES = 1 << 12
 SMALLEST, LARGEST = 1e-100, 1e100
-"""Between these lie clips and scales: their squares are floats."""
+"""Between these lie clips and scales: their products are floats."""
+
+WIDE = "decimal(38, 9)"
+"""Type in which every engine adds up whole numbers of 64 bits exactly; BigQuery has no other of this width."""
 
 GRID = 1 << 20
 """Length of a unit's vector of categories, in whole numbers: rounding down costs a unit
@@ -39,35 +62,43 @@ with k of them √k parts in a million. Any number from a thousand on would do.
 
 
 def checked(unit_sum: UnitSum, sizes: Mapping[str, int]) -> UnitSum:
-    """Return the unit sum in plain numbers, or refuse it: nothing that comes after the
-    charge may fail for what a client asks.
+    """Return the unit sum in plain numbers, scales and centres on the grid of weights, or refuse it: nothing that
+    comes after the charge may fail for what a client asks.
     """
     codes = tuple(tuple((c, int(v)) for c, v in code) for code in unit_sum.codes)
-    if not 1 <= len(codes) <= MOST_CODES or len(unit_sum.scales) != len(codes):
+    if not 1 <= len(codes) <= MOST_CODES or len(unit_sum.scales) != len(codes) or len({*codes}) != len(codes):
         raise UsageError(
-            f"{len(codes)} codes and {len(unit_sum.scales)} scales: give 1 to {MOST_CODES:,} codes, and a scale for"
-            " each"
+            f"{len(codes)} codes and {len(unit_sum.scales)} scales: give 1 to {MOST_CODES:,} different codes, and a"
+            " scale for each"
         )
     for column, value in (pair for code in codes for pair in code):
         if not 0 <= value < sizes[column]:
             raise UsageError(f"{value} is no code of {column!r}, which has {sizes[column]}")
-    numbers = [float(x) for x in (unit_sum.clip, *unit_sum.scales)]
-    if not all(SMALLEST <= x <= LARGEST for x in numbers):
+    clip, *scales = (float(x) for x in (unit_sum.clip, *unit_sum.scales))
+    if not all(SMALLEST <= x <= LARGEST for x in (clip, *scales)):
         raise UsageError(f"the clip {unit_sum.clip} and all scales must lie between {SMALLEST:g} and {LARGEST:g}")
     centres = tuple(float(x) for x in unit_sum.centres)
     if len(centres) not in (0, len(codes)) or not all(0 <= x <= 1 for x in centres):
         raise UsageError(f"{len(centres)} centres for {len(codes)} codes: give none, or a share from 0 to 1 for each")
-    return UnitSum(unit_sum.columns, codes, tuple(numbers[1:]), numbers[0], centres)
+    own, around = on_grid(UnitSum(unit_sum.columns, codes, tuple(scales), clip, centres))
+    return UnitSum(
+        unit_sum.columns,
+        codes,
+        tuple((CLIP / (clip * own)).tolist()),
+        clip,
+        tuple((around / own).tolist()) if centres else (),
+    )
 
 
-def grid(clip: float) -> tuple[float, int]:
-    """Return the grid g for a clip, and the length L that no unit's vector on it exceeds.
+def on_grid(unit_sum: UnitSum) -> Weights:
+    """Return a and b: what a row of each code weighs, and what any row of its cell weighs against it.
 
-    >>> grid(10.0)
-    (131072.0, 1310720)
+    >>> on_grid(UnitSum((), ((), (("sex", 1),)), (1.0, 8.0), 32.0, (0.0, 0.5)))
+    (array([8192, 1024]), array([  0, 512]))
     """
-    step = 2.0 ** (21 - math.frexp(clip)[1])
-    return step, math.floor(step * clip)
+    own = [min(max(round(CLIP / (unit_sum.clip * s)), 1), MOST_WEIGHT) for s in unit_sum.scales]
+    around = [round(a * c) for a, c in zip(own, unit_sum.centres or (0.0,) * len(own), strict=True)]
+    return np.array(own, dtype=np.int64), np.array(around, dtype=np.int64)
 
 
 def share(categories: int, *, length: int) -> int:
@@ -79,72 +110,146 @@ def share(categories: int, *, length: int) -> int:
     return math.isqrt(length * length // categories)
 
 
-@np.errstate(all="ignore")  # whatever floats do with odd scales and centres, nobody hears of it
-def clipped_sum(
-    units: IntArray, cells: IntArray, columns: Mapping[str, IntArray], unit_sum: UnitSum, *, size: int
+def clip_and_sum(
+    unit: IntArray,
+    cell: IntArray,
+    every: IntArray,
+    entries: tuple[IntArray, IntArray, IntArray],
+    by: Weights,
+    *,
+    size: int,
 ) -> IntArray:
     """Add up the units' vectors: one whole number for each of ``size`` cells and each code.
 
-    A row is of unit ``units[i]``, falls into cell ``cells[i]`` and has the values ``columns[...][i]``; units ascend.
+    Of whatever is counted, ``unit[i]`` has ``every[i]`` > 0 in ``cell[i]``. The ``entries`` are a place i, a code and
+    how many it has there of that code, at most ``every[i]``
+    and 2**38; no pair of place and code comes twice. ``by`` are
+    :func:`on_grid`. Units are small whole numbers.
 
     Formal guarantees:
-      - Without one unit's rows, the result differs by its vector alone, of length at
-        most L of :func:`grid`: held in whole numbers.
+      - Without one unit's rows, the result differs by its vector alone, of length at most :data:`LENGTH`: squares are
+        added up and compared in whole numbers.
+      - It is a function of what each unit has alone, to the last bit that of :func:`clip_and_sum_in_engine`.
     """
-    step, most = grid(unit_sum.clip)
-    width, scales, centres = (
-        len(unit_sum.codes),
-        np.array(unit_sum.scales),
-        np.array(unit_sum.centres or (0.0,) * len(unit_sum.codes)),
-    )
-    out = np.zeros((width, size))
-    start, rows = 0, max(BLOCK // width, 1)
+    (place, code, count), (own, around) = entries, by
+    places, had = _squares(every, (own[code], around[code], count, every[place]), by)
+    high, low = np.zeros((2, int(unit.max(initial=-1)) + 1))  # of floats, which are exact below 2**53
+    for whose, x in ((unit, places), (unit[place], had)):
+        high += np.bincount(whose, x >> 31, minlength=len(high))
+        low += np.bincount(whose, x & LENGTH - 1, minlength=len(low))
+    q = (high.astype(np.int64) + (low.astype(np.int64) >> 31)).clip(None, BEYOND) * LENGTH
+    q += low.astype(np.int64) & LENGTH - 1
+    k = np.floor(LENGTH / np.sqrt(q.clip(1, None)) + ROUNDED).clip(None, LENGTH // CLIP).astype(np.int64)
+    k -= k * k * q > LENGTH**2
+    have = np.bincount(cell[place] * len(own) + code, k[unit[place]] * count, minlength=size * len(own))
+    rows = np.bincount(cell, k[unit] * every, minlength=size)
+    return have.astype(np.int64).reshape(size, len(own)) * own - np.multiply.outer(rows.astype(np.int64), around)
+
+
+def clip_and_sum_in_engine(source: Source, places: Any, entries: Any, by: Weights, *, size: int) -> IntArray:
+    """Do what :func:`clip_and_sum` does where the rows live: ``places`` have ``unit``, ``cell`` and ``every``, entries
+    ``unit``, ``cell``, ``code``, ``count`` and the code's weights ``own`` and ``around``.
+    """
+    at = entries.inner_join(places, ["unit", "cell"])
+    squares = _squares(places.every, (at.own, at.around, at["count"], at.every), by)
+    each = zip((places, at), squares, strict=True)
+    both = ibis.union(*(t.select("unit", q=q.cast(WIDE)) for t, q in each))
+    units = both.group_by("unit").agg(q=both.q.sum().clip(None, BEYOND**2).cast("int64"))
+    k = (LENGTH / units.q.clip(1, None).cast("float64").sqrt() + ROUNDED).floor().clip(None, LENGTH // CLIP)
+    units = units.mutate(k=k.cast("int64"))
+    k = ibis.ifelse(units.k * units.k * units.q > LENGTH**2, units.k - 1, units.k)
+    units = source.materialise(units.select("unit", k=k))
+    sums = []
+    for counted in (entries, places.select("unit", "cell", code=ibis.literal(0), count="every")):
+        held, out = counted.inner_join(units, "unit"), np.zeros((size, len(by[0])), dtype=np.int64)
+        found = source.fetch(held.group_by("cell", "code").agg(n=(held.k * held["count"]).sum().cast("int64")))
+        out[found["cell"].to_numpy(), found["code"].to_numpy()] = found["n"].to_numpy()
+        sums.append(out)
+    return sums[0] * by[0] - sums[1][:, :1] * by[1]
+
+
+def _squares(every: Any, had: tuple[Any, Any, Any, Any], by: Weights) -> tuple[Any, Any]:
+    """Parts of the squares of units' lengths, none above 64 bits: of each place as if it had no code, and what each
+    entry adds to that. Arrays or expressions; a part that is cut is longer than any vector may be.
+    """
+    whole = int(by[1] @ by[1])
+    most = math.isqrt(LENGTH**2 // 2 // max(whole, 1))
+    own, around, count, of = had
+    few, less = every.clip(None, most), around * of.clip(None, most)
+    w = (own * count - less).clip(-BEYOND, BEYOND)
+    return few * few * whole + (every - few).clip(None, 1) * BEYOND**2, w * w - less * less
+
+
+def clipped_sum_in_engine(source: Source, rows: Any, unit_sum: UnitSum, *, size: int) -> IntArray:
+    """Add up the vectors of units by their rows, as :func:`clipped_sum`, where the rows live.
+
+    These have ``unit``, ``cell``, and ``code0`` and so on for the columns that the unit sum reaches. Codes are joined.
+    """
+    by: Weights = on_grid(unit_sum)
+    looks: dict[tuple[int, ...], list[dict[str, int]]] = {}
+    for j, (code, own, around) in enumerate(zip(unit_sum.codes, *(x.tolist() for x in by), strict=True)):
+        line = {f"v{unit_sum.reach.index(c)}": v for c, v in code} | {"code": j, "own": own, "around": around}
+        looks.setdefault(tuple(unit_sum.reach.index(c) for c, _ in code), []).append(line)
+    had = []
+    for look, lines in looks.items():
+        codes = ibis.memtable(pa.Table.from_pylist(lines))
+        joined = rows.inner_join(codes, [rows[f"code{i}"] == codes[f"v{i}"] for i in look] or True)
+        had.append(joined.select("unit", "cell", "code", "own", "around"))
+    entries = ibis.union(*had) if len(had) > 1 else had[0]
+    entries = source.materialise(entries.group_by(entries.columns).agg(count=ibis._.count()))
+    places = source.materialise(rows.group_by("unit", "cell").agg(every=ibis._.count()))
+    return clip_and_sum_in_engine(source, places, entries, by, size=size)
+
+
+def clipped_sum(
+    units: IntArray, cells: IntArray, columns: Mapping[str, IntArray], unit_sum: UnitSum, *, size: int
+) -> IntArray:
+    """Add up the vectors of units by their rows (:func:`clip_and_sum`), many units at a time.
+
+    A row is of unit ``units[i]``, falls into cell ``cells[i]`` and has the values ``columns[...][i]``; units ascend.
+    """
+    out = np.zeros((size, len(unit_sum.codes)), dtype=np.int64)
+    start, rows = 0, max(BLOCK // len(unit_sum.codes), 1)
     while start < len(units):
         block = slice(start, int(np.searchsorted(units, units[min(start + rows, len(units)) - 1], side="right")))
         whose = np.cumsum(np.diff(units[block], prepend=units[start]) != 0)
-        at, place, n = np.unique(
+        at, place, every = np.unique(
             whose * size + np.clip(cells[block], 0, size - 1), return_inverse=True, return_counts=True
         )
-        who, cell = np.divmod(at, size)
-        vector = (_have(columns, unit_sum.codes, block, place, len(at)) - np.multiply.outer(centres, n)) / scales[
-            :, None
-        ]
-        x = np.trunc(vector * np.minimum(step, most / np.maximum(np.sqrt(_squares(vector, who)), 1e-300))[who])
-        x[:, ~(_squares(x, who) <= most**2)[who]] = 0.0  # whole numbers far below 2**53, hence exact
-        out += [np.bincount(cell, row, minlength=size) for row in x]
+        had = zip(*_had({c: v[block] for c, v in columns.items()}, unit_sum.codes, place, len(at)), strict=True)
+        entries: Any = tuple(map(np.concatenate, had))
+        out += clip_and_sum(*np.divmod(at, size), every, entries, on_grid(unit_sum), size=size)
         start = block.stop
-    return out.T.astype(np.int64)
+    return out
 
 
-def _squares(vectors: FloatArray, who: IntArray) -> FloatArray:
-    """Square of each unit's length, added up one code after the other, so that not even
-    the last bit depends on the rows of others.
-    """
-    return np.asarray(np.bincount(who, sum(row * row for row in vectors)), dtype=np.float64)
-
-
-def _have(
-    columns: Mapping[str, IntArray], codes: Sequence[Code], block: slice, place: IntArray, size: int
-) -> FloatArray:
-    """How many rows of a block there are with each code at each of ``size`` places."""
-    out = np.empty((len(codes), size))
+def _had(
+    columns: Mapping[str, IntArray], codes: Sequence[Code], place: IntArray, places: int
+) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
+    """How many rows with each code there are at each of ``places``, where there are some."""
     looks: dict[Columns, list[int]] = {}
     for j, code in enumerate(codes):
         looks.setdefault(tuple(c for c, _ in code), []).append(j)
-    for names, at in looks.items():
-        if len(at) == 1:  # the usual case, and faster by far
-            there = [columns[c][block] == v for c, v in codes[at[0]]]
-            out[at[0]] = np.bincount(place[np.logical_and.reduce(there)] if there else place, minlength=size)
-            continue
-        have, wanted = np.zeros(len(place), dtype=np.int64), np.zeros(len(at), dtype=np.int64)
-        for i, name in enumerate(names):
-            values, rows = np.array([codes[j][i][1] for j in at]), columns[name][block]
-            last = values.max() + 1  # stands for all values that no code asks for
-            have, wanted = have * (last + 1) + np.minimum(rows, last), wanted * (last + 1) + values
-            # Numbered anew: at most one more than there are codes, whatever the rows are.
-            known, wanted = np.unique(wanted, return_inverse=True)
-            found = np.searchsorted(known, have)
-            have = np.where(known[found % len(known)] == have, found, len(known))
-        width = wanted.max() + 2
-        out[at] = np.bincount(have * size + place, minlength=size * width).reshape(width, size)[wanted]
-    return out
+    for names, found in looks.items():
+        if len(found) == 1:  # the usual case, and faster by far
+            wanted, has = np.zeros(1, dtype=np.int64), [columns[c] == v for c, v in codes[found[0]]]
+            keys = place[np.logical_and.reduce(has)] if has else place
+        else:
+            have, wanted = np.zeros(len(place), dtype=np.int64), np.zeros(len(found), dtype=np.int64)
+            for i, name in enumerate(names):
+                values = np.array([codes[j][i][1] for j in found])
+                last = values.max() + 1  # stands for all values that no code asks for
+                have, wanted = have * (last + 1) + np.minimum(columns[name], last), wanted * (last + 1) + values
+                # Numbered anew: at most one more than there are codes, whatever the rows are.
+                known, wanted = np.unique(wanted, return_inverse=True)
+                at = np.searchsorted(known, have)
+                have = np.where(known[at % len(known)] == have, at, len(known))
+            keys = (place * len(found) + have)[have < len(found)]
+        if places * len(found) > SPARSE * len(keys):
+            keys, count = np.unique(keys, return_counts=True)
+        else:
+            count = np.bincount(keys)
+            keys = np.flatnonzero(count)
+            count = count[keys]
+        where, which = np.divmod(keys, len(found)) if len(found) > 1 else (keys, np.zeros_like(keys))
+        yield where, np.array(found)[np.argsort(wanted)][which], count
