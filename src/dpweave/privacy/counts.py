@@ -258,8 +258,9 @@ class Counts:
         rows, cell = self._rows_in_engine(view, unit_sum.reach, unit_path), ibis.literal(0, "int64")
         for i, length in enumerate(shape):  # its columns are the first that it reaches
             cell = cell * length + rows[f"code{i}"]
-        codes = [f"code{i}" for i in range(len(unit_sum.reach))]
-        rows = self._bounding.source.materialise(rows.select(*codes, unit=rows[_at(unit_path)], cell=cell))
+        rows = self._bounding.source.materialise(
+            rows.select(ibis.selectors.startswith("code"), unit=rows[_at(unit_path)], cell=cell)
+        )
         return clipped_sum_in_engine(self._bounding.source, rows, unit_sum, size=math.prod(shape))
 
     def _rows_in_engine(self, view: View, clique: Columns, through: Path = ()) -> Any:
