@@ -4,7 +4,7 @@ Columns are renamed by position (``c0``, ``c1``, ...), so that no name of the us
 numbers the rows of a table, ``to0``, ``to1``, ... hold the ``rid`` of the row that a foreign key leads to, or null.
 
 An embedded engine numbers raw rows itself, so that only keys, hashes and numbers are sorted and stored. Any other
-engine numbers and stores whole bounded rows, in the order of their hashes, which is the same in every query.
+engine numbers and stores whole bounded rows, by their hashes and in their order, which is the same in every query.
 """
 
 from __future__ import annotations
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from dpweave.schema.database import ForeignKey, Table
 
 
+BUCKETS = 1 << 12
+"""Parts, by their hash, in which an engine numbers private rows, so that no task has to see all of them. Public rows
+are numbered through, from 0.
+"""
 DEEP = 2
 """Links that are worked out in one query, at most."""
 
@@ -186,7 +190,9 @@ class Bounding:
         if key_name is not None and table.name not in self.promise.public:
             rows = self._keep_first(table, table.key[key_name], rows)
         if not self._numbered:
-            rows = rows.mutate(rid=ibis.row_number().over(order_by=self.order(table.name, rows)).cast("int64"))
+            many = 1 if table.name in self.promise.public else BUCKETS
+            in_bucket = ibis.row_number().over(group_by=rows.place & many - 1, order_by=self.order(table.name, rows))
+            rows = rows.mutate(rid=in_bucket.cast("int64") * many + (rows.place & many - 1))
         return rows.mutate(unit=rows.rid) if table.name in self.promise.protected else rows
 
     def _keep_first(self, table: Table, key: ForeignKey, rows: Any) -> Any:

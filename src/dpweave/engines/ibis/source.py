@@ -31,8 +31,8 @@ class IbisSource(Source):
         self.can_materialise = connection.name == "pyspark"
 
     def hash(self, expression: ibis.expr.types.StringValue) -> ibis.expr.types.IntegerValue:
-        """64 bits on Spark, whose own ``hash`` has 32; what Ibis offers elsewhere."""
-        return _xxhash64()(expression) if self.connection.name == "pyspark" else expression.hash()
+        """See :func:`hashed`."""
+        return hashed(expression, self.connection.name)
 
     def _disconnect(self) -> None:
         self.connection.disconnect()
@@ -93,9 +93,24 @@ def wrap_connection(connection: Any) -> IbisSource:
     return IbisSource(connection, name=connection.name)
 
 
-def _xxhash64() -> Any:
+def hashed(text: Any, engine: str) -> Any:
+    """64 bits of a text: on Spark, whose own ``hash`` has 32, and on Trino, for which Ibis has none, by functions that
+    these engines have; elsewhere what Ibis offers.
+    """
+    if engine not in ("pyspark", "databricks", "trino"):
+        return text.hash()
+    import ibis.expr.datatypes as dt
     from ibis import udf
 
-    def xxhash64(text: str) -> int: ...  # type: ignore[empty-body]
+    def xxhash64(_: Any) -> Any: ...
+    def to_utf8(_: str) -> Any: ...
+    def from_big_endian_64(_: Any) -> int: ...  # type: ignore[empty-body]
 
-    return udf.scalar.builtin(xxhash64)
+    if engine != "trino":
+        xxhash64.__annotations__.update({"_": dt.string, "return": dt.int64})
+        return udf.scalar.builtin(xxhash64)(text)
+    xxhash64.__annotations__.update({"_": dt.binary, "return": dt.binary})
+    to_utf8.__annotations__.update({"_": dt.string, "return": dt.binary})
+    from_big_endian_64.__annotations__.update({"_": dt.binary, "return": dt.int64})
+    bits = udf.scalar.builtin(xxhash64)(udf.scalar.builtin(to_utf8)(text))
+    return udf.scalar.builtin(from_big_endian_64)(bits)
