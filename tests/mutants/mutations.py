@@ -806,8 +806,8 @@ MUTATIONS = (
     ),
     _counts(
         "left join",
-        'rows = self._step(rows, here, path, "inner" if path in needed else "left")',
-        'rows = self._step(rows, here, path, "left")',
+        'path, "inner" if path in needed else "left")',
+        'path, "left")',
         "a server counts rows without a link",
     ),
     _counts(
@@ -1014,7 +1014,7 @@ MUTATIONS = (
     ),
     _unit_sums(
         "odd clips",
-        "if not all(SMALLEST <= x <= LARGEST for x in numbers):",
+        "if not all(SMALLEST <= x <= LARGEST for x in (clip, *scales)):",
         "if False:",
         "weights are worked out of numbers that are none",
     ),
