@@ -806,8 +806,8 @@ MUTATIONS = (
     ),
     _counts(
         "left join",
-        'path, "inner" if path in needed else "left")',
-        'path, "left")',
+        'how = "inner" if path in needed else "left"',
+        'how = "left"',
         "a server counts rows without a link",
     ),
     _counts(
@@ -895,8 +895,8 @@ MUTATIONS = (
     ),
     _counts(
         "unit sums of the owner",
-        "tuple(key for _, key in self._bounding.promise.chain(view.base))",
-        "tuple(key for _, key in self._bounding.promise.chain(view.base)[:1])",
+        "tuple(k for _, k in chain), shape)",
+        "tuple(k for _, k in chain[:1]), shape)",
         "each order of a customer has a clip of its own",
         SUMMED,
     ),

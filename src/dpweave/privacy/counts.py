@@ -85,10 +85,9 @@ class Counts:
         """Return clipped sums over the units' rows that lead somewhere by all that is
         asked for: columns, then codes.
         """
-        unit = tuple(key for _, key in self._bounding.promise.chain(view.base))
-        shape = self._shape(view, unit_sum.columns)
+        chain, shape = self._bounding.promise.chain(view.base), self._shape(view, unit_sum.columns)
         sums = self._unit_sum_in_memory if self._bounding.source.embedded else self._unit_sum_in_engine
-        return sums(view, unit_sum, unit, shape).reshape((*shape, len(unit_sum.codes)))
+        return sums(view, unit_sum, tuple(k for _, k in chain), shape).reshape((*shape, len(unit_sum.codes)))
 
     def categories(self, table: str, column: str, *, length: int) -> dict[str, int]:
         """Weight of each value of a text column: rows, or with a ``length`` above 1 the
@@ -149,8 +148,8 @@ class Counts:
         rows = np.flatnonzero(unit >= 0 if there is None else (unit >= 0) & there)
         rows = rows[np.argsort(unit[rows], kind="stable")]
         codes = {name: self._seen(view.base, view.attribute[name])[rows] for name in unit_sum.reach}
-        at = tuple(codes[name] for name in unit_sum.columns)
-        cells = np.ravel_multi_index(at, shape, mode="clip") if at else np.zeros(len(rows), dtype=np.int64)
+        at = (np.zeros(len(rows), dtype=np.int64), *(codes[name] for name in unit_sum.columns))
+        cells = np.ravel_multi_index(at, (1, *shape), mode="clip")
         return clipped_sum(unit[rows], cells, codes, unit_sum, size=math.prod(shape))
 
     def _needs(self, view: View, clique: Columns) -> tuple[tuple[Path, ...], tuple[str, ...]]:
@@ -271,9 +270,8 @@ class Counts:
         rows = self._bounding.counted(view.base).mutate(p=ibis._.rid)
         needed = {*self._needs(view, clique)[0], *(through[: i + 1] for i in range(len(through)))}
         for path in sorted({*view.paths(clique), *needed}):
-            rows = self._step(
-                rows, promise.graph.walk(view.base, path[:-1]), path, "inner" if path in needed else "left"
-            )
+            how = "inner" if path in needed else "left"
+            rows = self._step(rows, promise.graph.walk(view.base, path[:-1]), path, how)
         for i, name in enumerate(clique):
             attribute = view.attribute[name]
             table = promise.graph.walk(view.base, attribute.path)
