@@ -35,8 +35,8 @@ LENGTH = 1 << 31
 """L, which no unit's vector exceeds: its square is a whole number of 64 bits, and so are the sums of 2**30 units."""
 BEYOND = LENGTH + 1
 CLIP = 1 << 18
-"""M, the clip on the grid of weights. A unit of m rows is off its centre by m/M of the clip per code at most, and
-one that is clipped loses M/L of its rows at most by rounding down.
+"""M, the clip on the grid of weights. A unit of m rows is off its centre by m/2M of the clip per code at most,
+and one that is clipped loses M/L of its rows at most by rounding down.
 """
 MOST_WEIGHT = 1 << 24
 """Of one row; reached where the clip is a 64th of a row."""
@@ -122,9 +122,8 @@ def clip_and_sum(
     """Add up the units' vectors: one whole number for each of ``size`` cells and each code.
 
     Of whatever is counted, ``unit[i]`` has ``every[i]`` > 0 in ``cell[i]``. The ``entries`` are a place i, a code and
-    how many it has there of that code, at most ``every[i]``
-    and 2**38; no pair of place and code comes twice. ``by`` are
-    :func:`on_grid`. Units are small whole numbers.
+    how many it has there of that code, at most ``every[i]`` and 2**38; no pair of place and code comes twice. ``by``
+    is :func:`on_grid`. Units are small whole numbers.
 
     Formal guarantees:
       - Without one unit's rows, the result differs by its vector alone, of length at most :data:`LENGTH`: squares are
