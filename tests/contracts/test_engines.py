@@ -326,7 +326,7 @@ def test_unit_sums_are_those_of_plain_python_to_the_last_bit(shop) -> None:
     with open_source(shop) as source:
         counts, _ = counting(source, plan)
         for unit_sum in (asked, replace(asked, columns=(), centres=()), replace(asked, clip=0.01)):
-            reach, expected = unit_sum.reach, Counter()
+            reach, expected = unit_sum.all_columns, Counter()
             own, around = (x.tolist() for x in on_grid(unit_sum))
             for customer in sorted({c for c in owners.values() if c is not None}):
                 rows = oracle(plan, view, reach, only=lambda item, c=customer: owners.get(item["order_id"]) == c)

@@ -345,26 +345,26 @@ def test_the_owner_of_the_rows_pays_and_nobody_else():
     first, second = window.measure_unit_sums([SUM, replace(SUM, columns=())], rho=0.4, weights=[1, 3])
     assert dict(curator.spent.rho) == {"users": 0.4}
     assert not curator.spent.delta
-    assert first.sigma == pytest.approx(BAG.clip / math.sqrt(2 * 0.1))
-    assert second.sigma == pytest.approx(BAG.clip / math.sqrt(2 * 0.3))
+    assert first.sigma == pytest.approx(SUM.clip / math.sqrt(2 * 0.1))
+    assert second.sigma == pytest.approx(SUM.clip / math.sqrt(2 * 0.3))
     assert first.counts.shape == (3, 3)
     assert second.counts.shape == (3,)
     assert curator.release.find_unit_sums("links") == (first, second)
-    assert first.noise == pytest.approx(first.sigma * np.array(BAG.scales), rel=1e-4)
+    assert first.noise == pytest.approx(first.sigma * np.array(SUM.scales), rel=1e-4)
 
 
 def test_nothing_is_charged_for_what_is_refused():
     curator = _curator(_rated())
     bad = [
-        *(replace(BAG, clip=clip) for clip in (0.0, -1.0, math.inf, math.nan, 1e-200, 1e200)),
-        replace(BAG, scales=(1.0,)),
-        *(replace(BAG, scales=(1.0, s, 1.0)) for s in (0.0, -1.0, math.nan, 1e-320, 10**300)),
-        replace(BAG, codes=(), scales=()),
-        replace(BAG, codes=((), (("what", 3),), (("what", 0),))),
-        replace(BAG, codes=((), (("what", -1),), (("what", 0),))),
-        replace(BAG, codes=tuple((("what", i),) for i in range(5000)), scales=(1.0,) * 5000),
-        replace(BAG, codes=((), (("what", 1),), (("what", 1),))),
-        replace(BAG, columns=("nobody",)),
+        *(replace(SUM, clip=clip) for clip in (0.0, -1.0, math.inf, math.nan, 1e-200, 1e200)),
+        replace(SUM, scales=(1.0,)),
+        *(replace(SUM, scales=(1.0, s, 1.0)) for s in (0.0, -1.0, math.nan, 1e-320, 10**300)),
+        replace(SUM, codes=(), scales=()),
+        replace(SUM, codes=((), (("what", 3),), (("what", 0),))),
+        replace(SUM, codes=((), (("what", -1),), (("what", 0),))),
+        replace(SUM, codes=tuple((("what", i),) for i in range(5000)), scales=(1.0,) * 5000),
+        replace(SUM, codes=((), (("what", 1),), (("what", 1),))),
+        replace(SUM, columns=("nobody",)),
         *(
             replace(SUM, centres=centres)
             for centres in ((0.1,), (0.1, -0.1, 0.1), (0.1, 1.1, 0.1), (0.1, math.nan, 0.1))

@@ -144,10 +144,10 @@ class Counts:
 
     def _unit_sum_in_memory(self, view: View, unit_sum: UnitSum, unit_path: Path, shape: tuple[int, ...]) -> IntArray:
         unit = self._position(view.base, unit_path)
-        there = self._present(view.base, *self._needs(view, unit_sum.reach))
+        there = self._present(view.base, *self._needs(view, unit_sum.all_columns))
         rows = np.flatnonzero(unit >= 0 if there is None else (unit >= 0) & there)
         rows = rows[np.argsort(unit[rows], kind="stable")]
-        codes = {name: self._seen(view.base, view.attribute[name])[rows] for name in unit_sum.reach}
+        codes = {name: self._seen(view.base, view.attribute[name])[rows] for name in unit_sum.all_columns}
         at = (np.zeros(len(rows), dtype=np.int64), *(codes[name] for name in unit_sum.columns))
         cells = np.ravel_multi_index(at, (1, *shape), mode="clip")
         return clipped_sum(unit[rows], cells, codes, unit_sum, size=math.prod(shape))
@@ -254,7 +254,7 @@ class Counts:
 
     def _unit_sum_in_engine(self, view: View, unit_sum: UnitSum, unit_path: Path, shape: tuple[int, ...]) -> IntArray:
         """The same where the rows live."""
-        rows, cell = self._rows_in_engine(view, unit_sum.reach, unit_path), ibis.literal(0, "int64")
+        rows, cell = self._rows_in_engine(view, unit_sum.all_columns, unit_path), ibis.literal(0, "int64")
         for i, length in enumerate(shape):  # its columns are the first that it reaches
             cell = cell * length + rows[f"code{i}"]
         rows = self._bounding.source.materialise(

@@ -187,8 +187,8 @@ def clipped_sum_in_engine(source: Source, rows: Any, unit_sum: UnitSum, *, size:
     by: Weights = on_grid(unit_sum)
     looks: dict[tuple[int, ...], list[dict[str, int]]] = {}
     for j, (code, own, around) in enumerate(zip(unit_sum.codes, *(x.tolist() for x in by), strict=True)):
-        line = {f"v{unit_sum.reach.index(c)}": v for c, v in code} | {"code": j, "own": own, "around": around}
-        looks.setdefault(tuple(unit_sum.reach.index(c) for c, _ in code), []).append(line)
+        line = {f"v{unit_sum.all_columns.index(c)}": v for c, v in code} | {"code": j, "own": own, "around": around}
+        looks.setdefault(tuple(unit_sum.all_columns.index(c) for c, _ in code), []).append(line)
     had = []
     for look, lines in looks.items():
         codes = ibis.memtable(pa.Table.from_pylist(lines))
