@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from dpweave.arrays import IntArray
-    from dpweave.engines.source_base import Source
     from dpweave.privacy.window import Code, Columns
 
     Weights = tuple[IntArray, IntArray]
@@ -145,7 +144,7 @@ def clip_and_sum(
     return have.astype(np.int64).reshape(size, len(own)) * own - np.multiply.outer(rows.astype(np.int64), around)
 
 
-def clip_and_sum_in_engine(source: Source, places: Any, entries: Any, by: Weights, *, size: int) -> IntArray:
+def clip_and_sum_in_engine(source: Any, places: Any, entries: Any, by: Weights, *, size: int) -> IntArray:
     """Do what :func:`clip_and_sum` does where the rows live: ``places`` have ``unit``, ``cell`` and ``every``, entries
     ``unit``, ``cell``, ``code``, ``count`` and the code's weights ``own`` and ``around``.
     """
@@ -179,7 +178,7 @@ def _squares(every: Any, had: tuple[Any, Any, Any, Any], by: Weights) -> tuple[A
     return few * few * whole + (every - few).clip(None, 1) * BEYOND**2, w * w - less * less
 
 
-def clipped_sum_in_engine(source: Source, rows: Any, unit_sum: UnitSum, *, size: int) -> IntArray:
+def clipped_sum_in_engine(source: Any, rows: Any, unit_sum: UnitSum, *, size: int) -> IntArray:
     """Add up the vectors of units by their rows, as :func:`clipped_sum`, where the rows live.
 
     These have ``unit``, ``cell``, and ``code0`` and so on for the columns that the unit sum reaches. Codes are joined.
