@@ -81,7 +81,7 @@ AT_THE_TOP: dict[str, str] = {
     "links/evidence.py": "MOST_JUDGED",
     "links/fit_inputs.py": "FIT_CELLS _SHORTEST",
     "links/map_learner.py": "_ITERATIONS _ENOUGH",
-    "links/popularity.py": "MOST_TARGETS _POINTS _STEPS _SPAN _RAKES",
+    "links/popularity.py": "MOST_TARGETS _POINTS _STEPS _SPAN _RAKES _GRID",
     "links/prior_variances.py": "GRID _ROUNDING",
     "links/relaxed/exact_rounding.py": "_SUM_TOLERANCE",
     "links/relaxed/projections.py": "_SMALL _NEWTON _ROW_STEPS",

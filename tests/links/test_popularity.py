@@ -12,7 +12,7 @@ from dpweave.errors import UsageError
 from dpweave.links.degrees import Degrees
 from dpweave.links.link_method import LinkProblem
 from dpweave.links.map_learner import MAP
-from dpweave.links.popularity import popularity, share_for
+from dpweave.links.popularity import of_links, popularity, share_for
 from dpweave.privacy.window import NoisyMarginal
 
 
@@ -148,3 +148,19 @@ def test_a_long_tail_is_worth_counting_for_the_few_that_show() -> None:
     few = share_for(rho=0.01, l2=3.0, mean=10.0, targets=10_000)
     assert 0 < few < chosen.ON_TARGETS
     assert few < share_for(rho=0.01, l2=3.0, mean=12.0, targets=10_000) <= chosen.ON_TARGETS
+
+
+@pytest.mark.parametrize(("repeats", "degree"), [("by chance", 1), ("by chance", 6), ("never", 6), ("always", 6)])
+def test_owners_are_turned_into_links_however_they_repeat_themselves(repeats, degree):
+    rng = np.random.default_rng(0)
+    owners, parts = 40_000, np.array([0.5, 0.25, 0.1, 0.05, 0.05, 0.02, 0.01, 0.01, 0.005, 0.005])
+    if repeats == "always":
+        led = np.repeat(rng.choice(10, (owners, 1), p=parts), degree, axis=1)
+    elif repeats == "never":
+        led = np.argsort(rng.exponential(size=(owners, 10)) / parts, axis=1)[:, :degree]
+    else:
+        led = rng.choice(10, (owners, degree), p=parts)
+    counts = np.array([(led == j).any(axis=1).sum() for j in range(10)])
+    made = of_links(counts / counts.mean(), counts, sigma=10.0, owners=owners, degrees=np.full(100, degree), share=1.0)
+    links = np.bincount(led.ravel(), minlength=10)
+    np.testing.assert_allclose(made, links / links.mean(), rtol=0.1)

@@ -13,6 +13,7 @@ import dpweave as dw
 from dpweave.links.map_learner import MAP
 from dpweave.plan.entries import ColumnPlan, TablePlan
 from dpweave.plan.plan import Plan
+from dpweave.schema.domain import Opaque
 from tests.weaving.test_weaver import ID, KIND, assert_keys_hold, frame, key, number
 
 USERS, PRODUCTS, ITEMS = 3000, 80, 6
@@ -76,6 +77,29 @@ def test_best_sellers_stay_best_sellers(pure, tmp_path):
     model.save(tmp_path / "model.dpw")
     again = dw.load(tmp_path / "model.dpw").sample(seed=1).to_pandas()
     assert all(again[t].equals(made[t]) for t in made)
+
+
+@pytest.mark.parametrize("pure", [False, True], ids=["attributes", "pure junction"])
+def test_best_sellers_stay_so_where_no_column_tells_of_them(pure):
+    bare = replace(KIND, domain=Opaque())
+    plan, source = _plan(pure=pure), _source(pure=True)
+    plan = replace(
+        plan, tables=tuple(replace(t, columns=(t.columns[0], bare)) if t.name == "products" else t for t in plan.tables)
+    )
+    source["items"] = source["items"] if pure else frame(USERS * ITEMS, kind=["a"] * USERS * ITEMS, **source["items"])
+    said = str(plan.explain(epsilon=1.0, delta=1e-6))
+    assert "popularity of where items.product leads" in said
+    model = dw.fit(source, plan, epsilon=1.0, delta=1e-6, insecure_seed=1)
+    made = model.sample(seed=1).to_pandas()
+    assert_keys_hold(plan, made)
+    real, drawn = _shares(source), _shares(made)
+    top = np.argsort(-real)[:5]
+    assert np.abs(drawn[top] / real[top] - 1).max() < 0.2
+    assert np.abs(drawn - real).sum() < 0.25 * np.abs(1 / PRODUCTS - real).sum()
+    (noisy,) = model.release.find("links:items.@product")
+    (event,) = (e for e in model.certificate.events if e["what"] == "links:items.@product")
+    assert event["rho"]["users"] == pytest.approx(ITEMS / (2 * noisy.sigma**2), rel=1e-9)
+    assert model.certificate.epsilon <= 1.0
 
 
 def test_what_is_spent_on_targets_comes_off_the_relation():

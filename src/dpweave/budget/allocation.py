@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpweave.budget.priorities import Priority, relation_priority, shares, table_priority
+from dpweave.budget.priorities import Priority, popularity_priority, relation_priority, shares, table_priority
 from dpweave.budget.tasks import Task, favoured, is_category, serving, tasks, touched
 from dpweave.budget.ways_of_counting import task_way
 from dpweave.errors import BudgetError, PlanError, UsageError
@@ -32,7 +32,7 @@ from dpweave.privacy.accounting import (
     subtract,
 )
 from dpweave.privacy.sensitivity import movement
-from dpweave.schema.domain import View
+from dpweave.schema.domain import View, parse_newcomer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -167,5 +167,7 @@ def _priority(plan: CompiledPlan, task: Task) -> Priority:
     declared, way = favoured(plan, task), task_way(plan, task)
     if task.group == "tables":
         return table_priority(plan, task.table, way=way, weight=task.weight * (1 + sum(declared.values())))
+    if key := parse_newcomer(task.item):
+        return popularity_priority(plan, plan.relation[task.table, key], weight=task.weight)
     relation = plan.relation[task.table, task.item]
     return relation_priority(plan, relation, way=way, weight=task.weight, favoured=declared)

@@ -167,6 +167,19 @@ def relation_priority(
     return reduce(lambda beside, part: replace(part, beside=beside), parts[1:], rest)
 
 
+def popularity_priority(plan: CompiledPlan, relation: Relation, *, weight: float) -> Priority:
+    """Priority of counting how often each public row is led to, where that is all there is to learn."""
+    view = relation.newcomer_view
+    return Priority.of(
+        weight=weight,
+        marginals=1,
+        cells=plan.table[relation.target].planned.rows or int(chosen.UNSEEN_TYPES),
+        moved=moved(plan, view, tuple(c for c, _ in view.columns), way=Way.PLAIN),
+        rows=plan.table[relation.table].seen_rows,
+        variance=chosen.UNKNOWN_VARIANCE,
+    )
+
+
 def _typical(sizes: Iterable[int]) -> float:
     """Geometric mean."""
     logs = [math.log(s) for s in sizes]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from dpweave.plan.compiled import once
 from dpweave.privacy.sensitivity import movement
-from dpweave.schema.domain import Attribute, Learn, View, newcomer, parse_repetition, repetition
+from dpweave.schema.domain import Attribute, Learn, View, newcomer, parse_newcomer, parse_repetition, repetition
 
 if TYPE_CHECKING:
     from dpweave.plan.compiled import CompiledPlan
@@ -48,6 +48,7 @@ def tasks(plan: CompiledPlan) -> tuple[Task, ...]:
         if table.measured_columns:
             out.append(Task("tables", name, weight=planned.weight))
     out += [Task("links", r.table, r.key, weight=r.weight) for r in plan.relations if r.is_learned]
+    out += [replace(popularity_task(r), weight=r.weight) for r in plan.relations if r.is_popularity_alone]
     return tuple(out)
 
 
@@ -89,7 +90,9 @@ def link_task(relation: Relation) -> Task:
 
 
 def popularity_task(relation: Relation) -> Task:
-    """Return the part of that task that counts how often each public row is led to."""
+    """Return the part of that task that counts how often each public row is led to; a
+    task by itself where nothing else can be learned.
+    """
     return Task("links", relation.table, newcomer(relation.key))
 
 
@@ -103,7 +106,8 @@ def task_view(plan: CompiledPlan, task: Task) -> View:
     """Return the view a task counts, as far as its sensitivity goes."""
     table = plan.table[task.table]
     if task.group == "links":
-        return plan.relation[task.table, task.item].view
+        key = parse_newcomer(task.item)
+        return plan.relation[task.table, key].newcomer_view if key else plan.relation[task.table, task.item].view
     if parse_repetition(task.item) and table.repetition_view is not None:
         return table.repetition_view
     if task.group == "domains":

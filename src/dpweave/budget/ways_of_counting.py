@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from dpweave.measure.question import Way
 from dpweave.plan.compiled import once
 from dpweave.privacy.sensitivity import units_of
+from dpweave.schema.domain import parse_newcomer
 
 if TYPE_CHECKING:
     from dpweave.budget.tasks import Task
@@ -46,4 +47,6 @@ def task_way(plan: CompiledPlan, task: Task) -> Way:
     """How a task counts: the way of its relation, or else of its table."""
     if task.group != "links":
         return table_way(plan.table[task.table])
+    if parse_newcomer(task.item):
+        return Way.PLAIN
     return relation_way(plan.promise, plan.relation[task.table, task.item])

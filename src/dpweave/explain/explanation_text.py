@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dpweave import chosen
 from dpweave.plan.compiled import DEFAULT_METHOD
 from dpweave.privacy.certificate import said_of_sizes
-from dpweave.schema.domain import parse_repetition
+from dpweave.schema.domain import parse_newcomer, parse_repetition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -167,8 +167,10 @@ def task_words(s: Spending) -> str:
         "tables": "columns of",
         "links": "links of",
     }
-    again = parse_repetition(s.item)
+    again, led = parse_repetition(s.item), parse_newcomer(s.item)
     name = f"{words[s.group]} {s.table}" + (f".{s.item}" if s.item else "")
+    if led:
+        return f"popularity of where {s.table}.{led} leads"
     return f"repeated pairs of {s.table}.{again}" if again else name
 
 

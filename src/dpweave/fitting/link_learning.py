@@ -13,7 +13,7 @@ from dpweave.fitting.unit_windows import unit_window
 from dpweave.links.evidence import describe
 from dpweave.links.link_method import LinkModel, Refittable
 from dpweave.links.map_learner import MAP
-from dpweave.links.popularity import MOST_TARGETS, popularity, share_for
+from dpweave.links.popularity import MOST_TARGETS, of_links, popularity, share_for
 from dpweave.links.relation_model import relation_model
 from dpweave.measure.question import Way
 from dpweave.privacy.accounting import subtract
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from dpweave.arrays import IntArray
+    from dpweave.arrays import FloatArray, IntArray
     from dpweave.budget.allocation import Allocation
     from dpweave.links.degrees import Degrees
     from dpweave.links.link_method import LinkProblem
@@ -52,7 +52,8 @@ def learn_popularity(
     compiled = plan.compile()
     left = {task.name: rho for task, rho in allocation.tasks.items() if task.group == "links"}
     for relation in compiled.relations:
-        task, target = link_task(relation), relation.target
+        target, alone = relation.target, relation.is_popularity_alone
+        task = popularity_task(relation) if alone else link_task(relation)
         if task.name not in left or not relation.has_popular_targets:
             continue
         if not isinstance(relation_model(compiled, relation), MAP) or blueprint.public[target].num_rows > MOST_TARGETS:
@@ -65,15 +66,36 @@ def learn_popularity(
                 continue
             (column,) = window.shape
             mean = blueprint.sizes[relation.table] * blueprint.share(relation.table, relation.key) / len(keys)
-            rho = left[task.name] * share_for(
-                rho=left[task.name], l2=window.l2((column,)), mean=mean, targets=len(keys)
-            )
+            share = share_for(rho=left[task.name], l2=window.l2((column,)), mean=mean, targets=len(keys))
+            rho = left[task.name] * (1.0 if alone else share)
             if rho > 0:
                 (noisy,) = window.measure([(column,)], rho=rho)
                 left[task.name] = subtract(left[task.name], rho)
                 codes = WeavingState(plan, blueprint.public, seed=0).codes[target]
-                found[relation.table, relation.key] = popularity(noisy.counts[order], sigma=noisy.sigma, columns=codes)
+                counts = noisy.counts[order]
+                weights = popularity(counts, sigma=noisy.sigma, columns=codes)
+                found[relation.table, relation.key] = _by_links(blueprint, relation, weights, counts, noisy.sigma)
     return replace(blueprint, popularity=found), left
+
+
+def _by_links(
+    blueprint: Blueprint, relation: Relation, weights: FloatArray, counts: IntArray, sigma: float
+) -> FloatArray:
+    """Weights of public rows by links, of which those that repeat an owner's pair were not counted."""
+    table, plan = blueprint.plan.compile().table[relation.table], blueprint.plan
+    own = plan.promise.owning.get(relation.table)
+    if own is None or table.planned.table.is_unique(
+        tuple(c for name in (own, relation.key) for c in table.key[name].planned.key.columns)
+    ):
+        return weights
+    return of_links(
+        weights,
+        counts,
+        sigma=sigma,
+        owners=blueprint.sizes[table.key[own].target],
+        degrees=np.minimum(blueprint.pilot_degrees(relation.table), plan.promise.bounds[relation.table, own]),
+        share=blueprint.share(relation.table, relation.key),
+    )
 
 
 def _places(keys: tuple[Scalar, ...], table: pa.Table, key: ForeignKey) -> IntArray | None:

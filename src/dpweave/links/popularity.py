@@ -13,6 +13,10 @@ Of n public rows, row j is led to :math:`\lambda_j b_j` times in the view; :math
    of a law, so there the posterior means count for as much as they are known. Last, all are raked so that sums per
    value of a column are again those of the posterior means.
 
+4. **Repeats.** What is counted are owners, each once for a row of theirs, whereas pairs may repeat: who has many rows
+   leads to the most popular of them more than once. So shares of owners are turned into shares of links
+   (:func:`of_links`).
+
 Where counts show nothing beyond noise, rows differ as much as by chance.
 Post-processing: it reads noisy counts and public rows alone.
 """
@@ -41,6 +45,7 @@ _STEPS = 40
 _SPAN = 4.0
 """Standard deviations of log λ that are looked at."""
 _RAKES = 10
+_GRID = 2000
 
 
 def share_for(*, rho: float, l2: float, mean: float, targets: int) -> float:
@@ -93,6 +98,38 @@ def popularity(counts: IntArray, *, sigma: float, columns: Mapping[str, IntArray
         dealt = known * expected + (1 - known) * dealt
     clear = observed - base > doubt(n) * noise
     return _with_clear(_raked(dealt, expected, columns), observed, clear)
+
+
+def of_links(
+    weights: FloatArray, counts: IntArray, *, sigma: float, owners: float, degrees: IntArray, share: float
+) -> FloatArray:
+    r"""Turn ``weights`` by owners who lead to a row into weights by links, where an owner may lead to it repeatedly.
+
+    By chance a row with a part :math:`p_j` of all links is led to by a part
+    :math:`G(p_j) = E[1 - (1 - s p_j)^d]` of the owners, d being their ``degrees`` and s the ``share`` of their rows
+    that lead anywhere. Its inverse is taken in full where the sum of the noisy ``counts`` agrees with that. Where
+    owners repeat themselves less, up to not at all, or more, up to always, then so much less of it is taken: at both
+    ends owners and links are in proportion.
+
+    >>> owners = np.array([96, 36])
+    >>> by_links = of_links(owners / 66, owners, sigma=1.0, owners=100.0, degrees=np.array([2]), share=1.0)
+    >>> (owners / 66).round(2), by_links.round(2)
+    (array([1.45, 0.55]), array([1.6, 0.4]))
+    """
+    seen, links = float(counts.sum()), owners * float(degrees.mean()) * share
+    if seen <= 0 or owners <= 0 or links <= 0:
+        return weights
+    found, often = np.unique(degrees, return_counts=True)
+    grid = np.geomspace(1e-9, 1.0, _GRID)
+    reached = (1 - (1 - grid[:, None]) ** found) @ (often / often.sum())
+    parts = np.interp(weights * seen / len(weights) / owners, reached, grid)
+    parts /= parts.sum()
+    chance = owners * float(np.interp(parts * share, grid, reached).sum())
+    fewest = owners * float(np.interp(share, grid, reached))
+    end = links if seen > chance else fewest
+    agrees = abs(seen - chance) <= 2 * sigma * np.sqrt(len(weights)) or end == chance
+    chosen_by_chance = 1.0 if agrees else float(np.clip((end - seen) / (end - chance), 0.0, 1.0))
+    return np.asarray(chosen_by_chance * parts * len(weights) + (1 - chosen_by_chance) * weights)
 
 
 def _with_clear(weights: FloatArray, observed: FloatArray, clear: BoolArray) -> FloatArray:

@@ -372,7 +372,10 @@ class _Compiler:
             varying=(varying[0], varying[1]),
             is_dictated=key.is_dictated,
             is_selective=not owning and joint is None and may_choose,
-            has_popular_targets=public and kind != "one-to-one" and promise.neighbours == "entity",
+            has_popular_targets=public
+            and kind != "one-to-one"
+            and promise.neighbours == "entity"
+            and len(key.planned.key.columns) == 1,
             is_owned=owning and joint is None and self._tables[key.table].is_centred,
         )
 

@@ -55,7 +55,9 @@ class Relation:
     or one that links and may be null.
     """
     has_popular_targets: bool = field(default=False, compare=False)
-    """It may be counted how often each row is led to: public rows, several links to each, under entity neighbours."""
+    """It may be counted how often each row is led to: public rows with keys of one column,
+    several links to each, under entity neighbours.
+    """
     is_owned: bool = field(default=False, compare=False)
     """Its key says who owns the rows, all of which have an owner."""
 
@@ -80,6 +82,11 @@ class Relation:
     def is_learned(self) -> bool:
         """Whether there is anything to learn: its method wants to, both sides vary, and no other key dictates it."""
         return self.method != "random" and not self.is_dictated and all(self.varying)
+
+    @property
+    def is_popularity_alone(self) -> bool:
+        """Whether all there is to learn is how often each row is led to: no columns could go together."""
+        return self.has_popular_targets and self.method == "map" and not self.is_dictated and not self.is_learned
 
 
 def degree_codec(child: str, key: str, edges: tuple[int, ...]) -> Codec:

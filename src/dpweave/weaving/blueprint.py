@@ -132,6 +132,15 @@ class Blueprint:
         total = min(total, most * len(degrees))
         return match_total(reweighed(degrees, total, rng), total, cap=most, rng=rng)
 
+    def pilot_degrees(self, table: str) -> IntArray:
+        """How many rows of ``table`` some owners have, drawn before any are woven."""
+        rng, key = np.random.default_rng(0), self.plan.compile().table[table].key[self.plan.promise.owning[table]]
+        if not key.is_counted or self.only_total(table, key.name) is not None:
+            mean = self.sizes[table] * self.share(table, key.name) / max(self.sizes[key.target], 1.0)
+            return rng.poisson(mean, _PILOT)
+        codes = self.tables[key.target].sample(_PILOT, rng)[key.degree]
+        return self.agreeing(table, key.name, self.degrees_by_code(table, key.name, codes, rng), rng)
+
     def only_total(self, table: str, key: str) -> int | None:
         """The largest degree where nothing is known of degrees but their sum, else None."""
         groups = self._degree_groups(table, key)
@@ -153,9 +162,7 @@ class Blueprint:
             key = self.plan.compile().table[name].key[owning]
             if not key.is_counted or self.only_total(name, owning) is not None:
                 continue
-            rng = np.random.default_rng(0)
-            codes = self.tables[key.target].sample(_PILOT, rng)[key.degree]
-            drawn = self.agreeing(name, owning, self.degrees_by_code(name, owning, codes, rng), rng)
+            drawn = self.pilot_degrees(name)
             owned = rows[key.target] * float(drawn.mean())
             rows[name] = min(owned, chosen.MOST_UNSEEN * max(rows[name], 1.0)) + rows[name] * (
                 1 - self.share(name, owning)

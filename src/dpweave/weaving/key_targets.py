@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpweave.arrays import running_number
+from dpweave.links.degrees import whole
 from dpweave.links.wiring.assign import assign_at_random
 from dpweave.links.wiring.constraints import NewPairs, NotItself, SameGroup, repeated
 from dpweave.links.wiring.repeated_pairs import Pairs, Repeated, repeat, without_bad_links
@@ -20,7 +21,7 @@ from dpweave.weaving.values import Values
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from dpweave.arrays import IntArray
+    from dpweave.arrays import FloatArray, IntArray
     from dpweave.links.wiring.repeated_pairs import Labels
     from dpweave.plan.entries import KeyPlan, TablePlan
     from dpweave.schema.database import ForeignKey
@@ -28,13 +29,23 @@ if TYPE_CHECKING:
 
 
 def random_targets(
-    state: WeavingState, name: str, key_name: str, *, degrees: IntArray | None, rng: np.random.Generator
+    state: WeavingState,
+    name: str,
+    key_name: str,
+    *,
+    degrees: IntArray | None,
+    weights: FloatArray | None = None,
+    rng: np.random.Generator,
 ) -> IntArray:
-    """Targets at random, within degrees where they are known and within bounds elsewhere."""
+    """Targets at random, within degrees where they are known and within bounds elsewhere;
+    of public rows some more often than others, in proportion to ``weights``.
+    """
     plan = state.plan.table[name]
     key = plan.key[key_name]
     target = np.full(state.rows[name], -1, dtype=np.int64)
     chosen = np.union1d(state.with_target(name, key_name), np.flatnonzero(~may_be_null(state, name, key.key)))
+    if degrees is None and weights is not None and weights.sum() > 0:
+        degrees = whole(weights * (len(chosen) / weights.sum()), len(chosen), rng, shuffle=True)
     if degrees is not None:
         places = rng.permutation(np.repeat(np.arange(len(degrees)), degrees))
         chosen = rng.permutation(chosen)[: len(places)]

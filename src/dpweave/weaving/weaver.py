@@ -180,7 +180,12 @@ class Weaver:
         else:
             for name in names:
                 self._state.links[relation.table, name] = random_targets(
-                    self._state, relation.table, name, degrees=self._rows.degrees(relation.table, name), rng=rng
+                    self._state,
+                    relation.table,
+                    name,
+                    degrees=self._rows.degrees(relation.table, name),
+                    weights=self._blueprint.popularity.get((relation.table, name)),
+                    rng=rng,
                 )
         self._bring_together(relation)
         for name in names:
