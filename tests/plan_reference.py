@@ -220,6 +220,7 @@ RULES = """## [[constraints]]
 | `table`, `columns`, `allowed`, perhaps `allowed_columns` | only listed combinations, or those of a public table |
 | `table`, `per`, `column`, `value`, perhaps `exactly` | per target of the key `per`, exactly so many have the value |
 | `table`, `equal` | two paths lead to the same row |
+| `table`, `symmetric` | with each row that leads from x to y by two keys, one from y to x |
 
 Examples are in the [recipes](recipes.md#rules-that-must-hold).
 """

@@ -128,6 +128,7 @@ AT_THE_TOP: dict[str, str] = {
     "weaving/acyclic_keys.py": "_TRIES",
     "weaving/blueprint.py": "_PILOT",
     "weaving/parts.py": "PART_VALUES FEW ENOUGH_ROWS PILOT_PARTS",
+    "weaving/symmetric_links.py": "_ROUNDS",
     "weaving/unit_composition.py": "_EFFORT",
 }
 """Numbers at the top of modules that are no choices: limits on memory, time and what is shown; facts; efforts."""

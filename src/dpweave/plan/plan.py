@@ -36,8 +36,8 @@ from dpweave.plan.entries import (
     table_from_dict,
     workload_from_dict,
 )
-from dpweave.plan.rule_checks import require_free_key, require_listed, require_possible_counts
-from dpweave.plan.rules import Allowed, Equal, Exactly, check_together, constraint_from_dict
+from dpweave.plan.rule_checks import require_free_key, require_listed, require_possible_counts, require_two_ways
+from dpweave.plan.rules import Allowed, Equal, Exactly, Symmetric, check_together, constraint_from_dict
 from dpweave.plan.value_kinds import require_kinds, require_locale, require_plain
 from dpweave.plan.workloads import joined
 from dpweave.schema.database import Database, Type
@@ -138,6 +138,8 @@ class Plan(DeclaredPlan):
                 require_possible_counts(self, constraint)
             if isinstance(constraint, Equal):
                 require_free_key(self, constraint)
+            if isinstance(constraint, Symmetric):
+                require_two_ways(self, constraint)
         check_together(self.constraints)
         _ = self.promise
         _ = joined(self)

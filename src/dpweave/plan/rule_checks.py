@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from dpweave.errors import PlanError
-from dpweave.plan.rules import Allowed, Determined, Equal, Exactly, Ordered
+from dpweave.plan.rules import Allowed, Determined, Equal, Exactly, Ordered, Symmetric
 from dpweave.schema.domain import MAX_CELLS, Bins, Categories, require_fitting, size, to_axis
 
 if TYPE_CHECKING:
@@ -112,6 +112,21 @@ def require_free_key(plan: DeclaredPlan, rule: Equal) -> None:
         if (here, step) in followers:
             raise PlanError(f"{rule} and {followers[here, step]} follow each other; drop one of them")
         here = plan.table[here].key[step].key.target
+
+
+def require_two_ways(plan: DeclaredPlan, rule: Symmetric) -> None:
+    """Refuse a rule on pairs of keys that something else holds: rows are given other targets by the second one."""
+    table = plan.table[rule.table]
+    keys = [table.key[name] for name in rule.symmetric]
+    for key in keys:
+        if key.min_degree or key.within:
+            said = "min_degree" if key.min_degree else "within"
+            raise PlanError(f"{rule}: {key.key.name!r} says {said}, which could not be kept with it; drop one of them")
+        for other in table.keys:
+            if other not in keys and {*other.key.columns} & {*key.key.columns}:
+                raise PlanError(f"{rule}: {key.key.name!r} shares columns with {other.key.name!r}; drop the rule")
+    if plan.neighbours == "record" and keys[0].max_degree != keys[1].max_degree:
+        raise PlanError(f"{rule}: who has links one way has as many the other way; give both keys the same max_degree")
 
 
 def codes_of(

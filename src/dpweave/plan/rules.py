@@ -201,6 +201,32 @@ class Equal:
         return f"the rule {' = '.join(self.equal)} of {self.table!r}"
 
 
+@dataclass(frozen=True)
+class Symmetric:
+    """With each row of ``table`` that leads from x to y by two keys there is one that leads from y to x: friends."""
+
+    table: str
+    symmetric: tuple[str, ...]
+
+    def check(self, database: Database) -> None:
+        """Refuse keys that are not there, lead to different tables, or whose pairs may repeat."""
+        table = database[self.table]
+        if len(set(self.symmetric)) != 2 or len(self.symmetric) != 2:
+            raise PlanError(f"{self} needs two keys, such as symmetric = ['person_id', 'friend_id']")
+        for name in self.symmetric:
+            if name not in table.key:
+                raise PlanError(f"{self}: {table.name!r} has no foreign key {name!r}: {nearest(name, table.key)}")
+        first, second = (table.key[name] for name in self.symmetric)
+        if first.target != second.target or first.target == self.table:
+            raise PlanError(f"{self}: both keys must lead to one other table")
+        pair = (*first.columns, *second.columns)
+        if set(first.columns) & set(second.columns) or not table.is_unique(pair):
+            raise PlanError(f"{self}: a pair must not repeat; write unique = [{list(pair)}] under the table")
+
+    def __str__(self) -> str:
+        return f"the rule that {' and '.join(self.symmetric)} of {self.table!r} lead both ways"
+
+
 def _require_data_columns(rule: Constraint, columns: Sequence[str], database: Database) -> None:
     """Refuse columns that are not there, or that are keys."""
     table = database[rule.table]
@@ -211,18 +237,24 @@ def _require_data_columns(rule: Constraint, columns: Sequence[str], database: Da
             raise PlanError(f"{rule}: {table.name}.{column} is a key; rules are for data")
 
 
-Constraint = Ordered | Determined | Allowed | Exactly | Equal
+Constraint = Ordered | Determined | Allowed | Exactly | Equal | Symmetric
 
 
 def constraint_from_dict(data: Mapping[str, Any], decimals: Collection[tuple[str, str]] = ()) -> Constraint:
     """Read a rule as a plan writes it; values of ``decimals``, as (table, column), are written as text."""
-    kinds: dict[str, type[Constraint]] = {"allowed": Allowed, "dependent": Determined, "per": Exactly, "equal": Equal}
+    kinds: dict[str, type[Constraint]] = {
+        "allowed": Allowed,
+        "dependent": Determined,
+        "per": Exactly,
+        "equal": Equal,
+        "symmetric": Symmetric,
+    }
     kind = next((k for name, k in kinds.items() if name in data), Ordered)
     known = [f.name for f in fields(kind)]
     for name in data:
         if name not in known:
             raise PlanError(f"a constraint has an unknown key {name!r}: {nearest(name, known)}")
-    lists = [name for name in data if name in ("columns", "allowed_columns", "equal")]
+    lists = [name for name in data if name in ("columns", "allowed_columns", "equal", "symmetric")]
     for name in lists:
         require_kind(f"{name} of a constraint", data[name], "list")
     for name, value in data.items():

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpweave.arrays import running_number
-from dpweave.plan.rules import Allowed, Equal, Exactly
+from dpweave.plan.rules import Allowed, Equal, Exactly, Symmetric
 from dpweave.schema.domain import Categories
+from dpweave.weaving.symmetric_links import drop_unmirrored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -88,7 +89,8 @@ def keep_least_degrees(state: WeavingState) -> dict[str, int]:
 
     Rows move to owners that lack some from owners that have more, where rows are not bound to their owner otherwise.
     Owners that still lack some are left out, with the rows that must lead to them, until all is well: rows only ever
-    leave, so this ends. Rows that all parts have in common are not counted here: no part has all that they own.
+    leave, so this ends. With a row its pair the other way round leaves, where that is declared. Rows that all parts
+    have in common are not counted here: no part has all that they own.
     """
     changed: dict[str, int] = {}
     keys = [(t.name, k) for t in state.plan.tables for k in t.keys if k.min_degree]
@@ -99,7 +101,7 @@ def keep_least_degrees(state: WeavingState) -> dict[str, int]:
             moved = shared_out(links, state.rows[planned.key.target], planned.min_degree)
             changed[f"{name}.{planned.key.name} at least {planned.min_degree}"] = int((moved != links).sum())
             state.links[name, planned.key.name] = moved
-    lacking = bool(keys)
+    lacking = bool(keys) or any(isinstance(rule, Symmetric) for rule in state.plan.constraints)
     while lacking:
         lacking = False
         for name, planned in keys:
@@ -111,6 +113,7 @@ def keep_least_degrees(state: WeavingState) -> dict[str, int]:
                 said = f"{name}.{planned.key.name} at least {planned.min_degree}"
                 changed[said] = changed.get(said, 0) + int(few.sum())
                 state.keep(target, ~few)
+        lacking |= drop_unmirrored(state)
         lacking |= _drop_unled(state)
     return {said: rows for said, rows in changed.items() if rows}
 

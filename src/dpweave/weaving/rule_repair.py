@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpweave.plan.rules import Allowed, Constraint, Determined, Equal, Exactly, Ordered, settling_order
+from dpweave.plan.rules import Allowed, Constraint, Determined, Equal, Exactly, Ordered, Symmetric, settling_order
 from dpweave.weaving.declared_rules import breaking, elsewhere, mend, off_count
+from dpweave.weaving.symmetric_links import off_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,7 +38,7 @@ def obey(
     this ends, since no value passes the largest one there was. ``settled`` holds, by rule, what dependent values of
     earlier rows are; rows that are new follow it and add to it.
     """
-    rules = [r for r in rules if not isinstance(r, Exactly | Equal)]  # kept while rows were wired
+    rules = [r for r in rules if not isinstance(r, Exactly | Equal | Symmetric)]  # kept while rows were wired
     changed = dict.fromkeys(map(str, rules), 0)
     ordered = [r for r in rules if isinstance(r, Ordered)]
     allowed = [r for r in rules if isinstance(r, Allowed)]
@@ -69,6 +70,8 @@ def broken(
         return int(breaking(rule, tables).sum())
     if isinstance(rule, Equal):
         return int(elsewhere(rule, links, database)[0].sum())
+    if isinstance(rule, Symmetric):
+        return off_pairs(rule, links)
     if isinstance(rule, Exactly):
         return off_count(rule, tables, links, database)
     copy = dict(tables)

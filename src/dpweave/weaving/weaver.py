@@ -23,6 +23,7 @@ from dpweave.weaving.key_targets import (
 from dpweave.weaving.link_problems import LinkProblems, Unlinked
 from dpweave.weaving.rule_repair import obey
 from dpweave.weaving.state import WeavingState
+from dpweave.weaving.symmetric_links import keep_symmetric
 from dpweave.weaving.unit_composition import make_room, move_in
 from dpweave.weaving.values import Values
 
@@ -130,7 +131,8 @@ class Weaver:
                 for key in self._plan.database[name].foreign_keys:
                     self._lead_elsewhere(name, key)
                 self._leave_out(name)
-        self.repairs |= keep_least_degrees(self._state) | keep_counts(self._state) | keep_equal(self._state)
+        self.repairs |= keep_symmetric(self._state) | keep_least_degrees(self._state)
+        self.repairs |= keep_counts(self._state) | keep_equal(self._state)
 
     def _lead_elsewhere(self, name: str, key: ForeignKey) -> None:
         """Give rows any other target where they must have one and theirs was left out
