@@ -74,7 +74,7 @@ def begin(
             if found is None or found.cap is None:
                 raise
             left = found.affordable(tables, delta=delta, spent_delta=limit.delta, elsewhere=elsewhere)
-            raise BudgetError(f"{_hint(found, left)} at delta {delta:g} ({refusal})") from None
+            raise BudgetError(f"{_hint(found, left)} at delta {delta:g}") from None
         try:
             yield ledger
         finally:

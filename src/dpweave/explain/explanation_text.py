@@ -265,9 +265,14 @@ def _verdict(e: Explanation) -> str:
 
 def _resources(e: Explanation) -> str:
     f = e.forecast
+    guessed = (
+        f" That is for {chosen.UNDECLARED_ROWS:,} rows of each protected table that declares none, and grows with them:"
+        " ten times the rows take about ten times as long."
+    )
     return "Time and memory\n" + _wrap(
         f"A fit and one copy should take about {duration(f.seconds)} of one processor core and {_bytes(f.memory)} of "
         "memory, give or take a factor of four; how fast the database answers comes on top."
+        + (guessed if f.guessed else "")
     )
 
 

@@ -95,7 +95,7 @@ def _to_be_missed(item: Learned, rows: float, *, owners: float) -> float:
     """Part of the rows of which a learned domain will not tell where they lie (:func:`_missed`).
 
     Categories are taken to be as common as one over their rank, for every owner. Ranges are learned well, coarsely
-    or not.
+    or not; a coarse one makes a column coarse, and noise comes on top.
     """
     if item.threshold is None:
         return 0.0
@@ -106,7 +106,8 @@ def _to_be_missed(item: Learned, rows: float, *, owners: float) -> float:
         counts = owners * have / math.sqrt(have.sum()) if item.by_unit else rows * shares
         return float(shares[counts < item.threshold].sum())
     enough = rows * chosen.KNOWN / item.threshold  # as many times the rows that noise hides
-    return 0.0 if enough >= chosen.KNOWN else chosen.COARSE if enough > chosen.BEYOND_DOUBT else WORST
+    coarse = (chosen.USEFUL + chosen.COARSE) / 2
+    return 0.0 if enough >= chosen.KNOWN else coarse if enough > chosen.BEYOND_DOUBT else WORST
 
 
 # -- after a fit -------------------------------------------------------------------------------------------------------
@@ -157,11 +158,21 @@ def _found_table(model: Model, name: str, noise: Mapping[tuple[str, str], float]
 def _missed(domain: object, shares: FloatArray, *, is_discovered: bool) -> float:
     """Part of a column's rows of which it is not known where they lie: in no category that was found, or out of range.
 
+    Of a coarse range nothing is known within a cell: two rows share one as often as the sum of squared shares says.
+    Rows without a value are known to have none.
+
     >>> _missed(Categories(("a",), other=True), np.array([0.25, 0.75]), is_discovered=True)
     0.75
+    >>> half_null = np.array([0.25, 0.25, 0.5])
+    >>> [_missed(Bins((0, 5, 9), learned=how), half_null, is_discovered=False) for how in ("well", "coarse", "not")]
+    [0.0, 0.25, 0.5]
     """
     if isinstance(domain, Bins):
-        return {"not": WORST, "coarse": chosen.COARSE}.get(domain.learned or "", 0.0)
+        cells = shares[: domain.cells]
+        there = float(cells.sum())
+        if domain.learned == "not":
+            return there * WORST
+        return float((cells**2).sum()) / there if domain.learned == "coarse" and there > 0 else 0.0
     return float(shares[len(domain.values)]) if is_discovered and isinstance(domain, Categories) else 0.0
 
 
