@@ -88,3 +88,18 @@ def test_a_fit_that_nothing_can_be_predicted_of_has_a_verdict(clinic: dict[str, 
     words = {j.name: j.word for j in verdict(unspent).judged}
     assert words["visits.people_id → people"] == "noise only"
     assert words["people"] == {j.name: j.word for j in verdict(model).judged}["people"]
+
+
+@pytest.mark.parametrize(("bound", "named"), [(90, True), (3, False)])
+def test_a_shared_key_that_drowns_a_table_is_named(plan: Plan, bound: int, named: bool) -> None:
+    whole = plan.to_dict()
+    staff = {"primary_key": ["id"], "rows": 60, "columns": {"id": {"type": "int64", "domain": "key"}}}
+    key = {"columns": ["staff_id"], "references": "staff", "target": ["id"], "role": "shared", "max_degree": bound}
+    visits = whole["tables"]["visits"]
+    visits["columns"]["staff_id"] = {"type": "int64", "domain": "key"}
+    visits["keys"]["staff_id"] = key
+    shared = Plan.from_dict(
+        {**whole, "protect": ["people", "staff"], "tables": {**whole["tables"], "staff": staff, "visits": visits}}
+    )
+    advice = " ".join(shared.explain(epsilon=0.5, delta=1e-6).verdict.advice)
+    assert ("Lower max_degree = 90 of visits.staff_id, or let it link" in advice) == named

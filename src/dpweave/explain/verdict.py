@@ -229,6 +229,21 @@ def _relation(relation: Relation, lost: float, tables: Mapping[str, Judged]) -> 
     return Judged("relation", f"{relation.table}.{relation.key} → {target}", word(error), error)
 
 
+def _shared(plan: Plan, tables: Sequence[Judged]) -> Iterable[tuple[float, str]]:
+    """Keys by which a unit shares more rows of a table that is not useful than one that owns them has."""
+    for name in (j.name for j in tables if j.error > chosen.USEFUL):
+        owned = plan.compile().table[name].owned_rows
+        for planned in plan.table[name].keys:
+            key, bound = f"{name}.{planned.key.name}", planned.max_degree or 0
+            if planned.role == "shared" and bound > owned:
+                text = (
+                    f"Lower max_degree = {bound:,} of {key}, or let it link: noise in {name} hides all {bound:,} rows"
+                    f" that a row of {planned.key.target} shares, where an owner has {owned:,}. With role = 'linking'"
+                    " it hides which of them are whose, and no longer what they say."
+                )
+                yield float(len(plan.table[name].columns) + 1), text
+
+
 def _advice(
     plan: Plan,
     tables: Sequence[Judged],
@@ -250,6 +265,7 @@ def _advice(
                 " are like is guessed from the others."
             )
             found.append((share * len(plan.table[table].columns), text))
+    found += _shared(plan, tables)
     lost = [j for j in judged if j.error > chosen.USEFUL]
     if lost:
         names = ", ".join(j.name for j in sorted(lost, key=lambda j: -j.error)[:4])
