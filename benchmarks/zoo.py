@@ -211,11 +211,11 @@ only would have been useful only if, besides, it is nearer to real rows drawn ag
 nothing goes together, or nothing was learned of it, there was nothing to use.
 """
 FACTOR = 2.0
-"""An error was foretold if it was found within this factor, or if both are below what counts as right."""
+"""An error was predicted if it was found within this factor, or if both are below what counts as right."""
 
 
-def write(path: Path) -> None:
-    """Write what was found to the documentation."""
+def write(path: Path, tree: str) -> None:
+    """Write what was found of a ``tree`` to the documentation."""
     runs = [json.loads(line) for line in path.read_text().splitlines()]
     good, databases = [r for r in runs if "failed" not in r], {r["case"].split("/")[0] for r in runs}
     sizes = [(t, t["real"] - t["within"]) for r in good for t in r["sizes"].values() if t["sigma"]]
@@ -225,8 +225,12 @@ def write(path: Path) -> None:
     lines = [
         "# Databases that nobody tuned for",
         "",
-        f"`python benchmarks/zoo.py run`, then `write`: {len(runs)} runs over {len(databases)} made-up databases, from",
-        "draft to evaluation, with drafted plans as they are and about how many rows there are.",
+        f"{len(runs)} runs over {len(databases)} made-up databases that differ in everything at once: tables, sizes,",
+        "keys, popularity, tails, dates, codes, nulls. Each goes from draft to evaluation as a new user would",
+        "go: with the drafted plan as it is, and about how many rows there are. Runs by epsilon:",
+        f"{_runs(runs)}.",
+        "",
+        f"Made by `python -m benchmarks.zoo run` and `write`{f', of the tree at {tree}' if tree else ''}.",
         "",
         "| | |",
         "|---|---|",
@@ -237,7 +241,8 @@ def write(path: Path) -> None:
         f" {len(well)} of {len(ranges)}, {sum(x['inside'] < 0.9 for x in well)} |",
         "",
         f"Verdicts against what is true. A table or relation is right if it is off by at most {RIGHT:g} (total",
-        "variation, the mean over columns, or over pairs across a key).",
+        "variation, the mean over columns, or over pairs across a key). A relation called noise only is",
+        "counted as right only if, besides, it is nearer to real rows drawn again than to links at random.",
         "",
         "| verdict | epsilon | tables | of these right | relations | of these right |",
         "|---|---|---|---|---|---|",
@@ -257,21 +262,28 @@ def write(path: Path) -> None:
                 lines.append("| " + " | ".join(map(str, cells)) + " |")
     lines += [
         "",
-        "What `explain` foretells, against the verdict after the fit: errors within a factor of two, or both right.",
+        "What `explain` predicts, against the verdict after the fit: errors within a factor of two, or both",
+        "right.",
         "",
-        "| epsilon | tables and relations | foretold |",
+        "| epsilon | tables and relations | predicted |",
         "|---|---|---|",
     ]
     for epsilon in sorted({float(r["case"].split("/")[1]) for r in good}):
         both = [
-            (r["foretold"][n][1], r["found"][n][1])
+            (r["predicted"][n][1], r["found"][n][1])
             for r in good
             if float(r["case"].split("/")[1]) == epsilon
-            for n in r["foretold"].keys() & r["found"].keys()
+            for n in r["predicted"].keys() & r["found"].keys()
         ]
         near = sum(max(x) <= RIGHT or max(x) <= FACTOR * min(x) for x in both)
         lines.append(f"| {epsilon:g} | {len(both)} | {near / max(len(both), 1):.0%} |")
     PAGE.write_text("\n".join(lines) + "\n")
+
+
+def _runs(runs: Sequence[Mapping[str, Any]]) -> str:
+    """How many runs there were at each epsilon."""
+    count = Counter(float(r["case"].split("/")[1]) for r in runs)
+    return ", ".join(f"{n} at {epsilon:g}" for epsilon, n in sorted(count.items()))
 
 
 def _lost(errors: Mapping[str, float], word: str) -> float:
@@ -290,15 +302,16 @@ def _right(errors: Sequence[float]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["run", "write"])
+    parser.add_argument("what", nargs="?", default="run", choices=["run", "write"])
     parser.add_argument("--databases", type=int, nargs=2, default=(0, 40))
     parser.add_argument("--epsilon", type=float, nargs="+", default=(0.5, 1.0, 4.0))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--units", type=int, default=30_000, help="protected units at most")
     parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--tree", default="", help="which commit the results are of, for the page")
     args = parser.parse_args()
     if args.what == "write":
-        write(args.out)
+        write(args.out, args.tree)
         return
     done = {}
     if args.out.exists():

@@ -81,6 +81,7 @@ AT_THE_TOP: dict[str, str] = {
     "links/evidence.py": "MOST_JUDGED",
     "links/fit_inputs.py": "FIT_CELLS _SHORTEST",
     "links/map_learner.py": "_ITERATIONS _ENOUGH",
+    "links/wiring/both_ways.py": "_ROUNDS",
     "links/popularity.py": "MOST_TARGETS _POINTS _STEPS _SPAN _RAKES _GRID",
     "links/prior_variances.py": "GRID _ROUNDING",
     "links/relaxed/exact_rounding.py": "_SUM_TOLERANCE",
@@ -128,7 +129,6 @@ AT_THE_TOP: dict[str, str] = {
     "weaving/acyclic_keys.py": "_TRIES",
     "weaving/blueprint.py": "_PILOT",
     "weaving/parts.py": "PART_VALUES FEW ENOUGH_ROWS PILOT_PARTS",
-    "weaving/symmetric_links.py": "_ROUNDS",
     "weaving/unit_composition.py": "_EFFORT",
 }
 """Numbers at the top of modules that are no choices: limits on memory, time and what is shown; facts; efforts."""

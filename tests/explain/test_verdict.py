@@ -9,8 +9,12 @@ import pandas as pd
 import pytest
 
 import dpweave as dw
+from dpweave.explain.verdict import _missed
+from dpweave.plan.entries import ColumnPlan
 from dpweave.plan.plan import Plan
 from dpweave.report.html_report import verdict
+from dpweave.schema.database import Column, Type
+from dpweave.schema.domain import Bins, Categories
 
 ROWS = {"people": 3_000, "visits": 9_000}
 
@@ -103,3 +107,22 @@ def test_a_shared_key_that_drowns_a_table_is_named(plan: Plan, bound: int, named
     )
     advice = " ".join(shared.explain(epsilon=0.5, delta=1e-6).verdict.advice)
     assert ("Lower max_degree = 90 of visits.staff_id, or let it link" in advice) == named
+
+
+@pytest.mark.parametrize(
+    ("domain", "shares", "missed"),
+    [
+        (Categories(("a",), other=True), [0.25, 0.75], 0.75),
+        (Bins((0, 5, 9)), [0.9, 0.05, 0.05], 0.0),  # declared
+        (Bins((0, 5, 9), learned="not"), [0.25, 0.25, 0.5], 0.5),
+        (Bins((0, 5, 9), learned="coarse"), [0.25, 0.25, 0.5], 0.25),
+        (Bins((0, 1, 9), learned="coarse"), [0.5, 0.5, 0.0], 0.25),  # of the first cell all is known
+        (Bins((0, 5, 9), learned="well"), [0.5, 0.5, 0.0], 0.0),
+        (Bins((0, 5, 9), learned="well"), [0.9, 0.1, 0.0], 0.81),
+        (Bins((0, 1, 9), learned="well"), [0.9, 0.1, 0.0], 0.0),
+    ],
+)
+def test_what_a_learned_domain_does_not_tell(domain: Bins | Categories, shares: list[float], missed: float) -> None:
+    kind = "integer" if isinstance(domain, Bins) else "text"
+    column = ColumnPlan(Column("c", Type(kind)), domain)
+    assert _missed(column, np.array(shares), is_discovered=True) == pytest.approx(missed)

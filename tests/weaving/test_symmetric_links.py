@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 import dpweave as dw
 from dpweave.errors import PlanError
+from dpweave.links.wiring.both_ways import mirrored, unmirrored
 from dpweave.model.coded_database import encode
 from dpweave.plan.plan import Plan
 from dpweave.plan.rules import Symmetric
 from dpweave.report.integrity import check
-from dpweave.weaving.symmetric_links import mirrored, unmirrored
 
 PEOPLE = 300
 FRIENDS = Symmetric("friends", ("a", "b"))

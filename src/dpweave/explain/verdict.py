@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +21,7 @@ from dpweave.errors import DpweaveError
 from dpweave.explain.forecast import predictions
 from dpweave.measure.expected_error import noise_error, word
 from dpweave.plan.explanation import Judged, Verdict
-from dpweave.schema.domain import Bins, Categories
+from dpweave.schema.domain import Bins, Categories, to_axis
 from dpweave.tables.owned_row_counts import Rows, with_declared
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from dpweave.budget.allocation import Allocation
     from dpweave.model.model import Model
     from dpweave.plan.compiled import CompiledTable
-    from dpweave.plan.entries import TablePlan
+    from dpweave.plan.entries import ColumnPlan, TablePlan
     from dpweave.plan.explanation import Learned, Spending
     from dpweave.plan.plan import Plan
     from dpweave.plan.relations import Relation
@@ -144,10 +145,9 @@ def _found_table(model: Model, name: str, noise: Mapping[tuple[str, str], float]
     errors, unlearned = [], []
     discovered = {d.column for d in model.release.discovered if d.table == name}
     for column in table.measured_columns:
-        domain = planned.column[column].domain if column in planned.column else None
         counts = np.zeros(1) if fitted is None else np.maximum(fitted.marginal((column,)).ravel(), 0.0)
         shares = counts / counts.sum() if counts.sum() > 0 else np.full(len(counts), 1 / len(counts))
-        missed = _missed(domain, shares, is_discovered=column in discovered)
+        missed = _missed(planned.column.get(column), shares, is_discovered=column in discovered)
         if missed > chosen.USEFUL:
             unlearned.append(column)
         errors.append(min(missed + noise_error(shares, sigma=noise.get((name, column), 0.0), rows=rows), WORST))
@@ -155,25 +155,28 @@ def _found_table(model: Model, name: str, noise: Mapping[tuple[str, str], float]
     return _judged(table, errors, rows=rows, sigma=size, unlearned=unlearned)
 
 
-def _missed(domain: object, shares: FloatArray, *, is_discovered: bool) -> float:
+def _missed(column: ColumnPlan | None, shares: FloatArray, *, is_discovered: bool) -> float:
     """Part of a column's rows of which it is not known where they lie: in no category that was found, or out of range.
 
     Of a coarse range nothing is known within a cell: two rows share one as often as the sum of squared shares says.
-    Rows without a value are known to have none.
-
-    >>> _missed(Categories(("a",), other=True), np.array([0.25, 0.75]), is_discovered=True)
-    0.75
-    >>> half_null = np.array([0.25, 0.25, 0.5])
-    >>> [_missed(Bins((0, 5, 9), learned=how), half_null, is_discovered=False) for how in ("well", "coarse", "not")]
-    [0.0, 0.25, 0.5]
+    The same holds of a cell that has most rows of a range that was learned well. Where a cell has one value, nothing
+    more is to be known, and rows without a value are known to have none.
     """
-    if isinstance(domain, Bins):
-        cells = shares[: domain.cells]
-        there = float(cells.sum())
-        if domain.learned == "not":
-            return there * WORST
-        return float((cells**2).sum()) / there if domain.learned == "coarse" and there > 0 else 0.0
-    return float(shares[len(domain.values)]) if is_discovered and isinstance(domain, Categories) else 0.0
+    domain = None if column is None else column.domain
+    if is_discovered and isinstance(domain, Categories):
+        return float(shares[len(domain.values)])
+    if column is None or not isinstance(domain, Bins) or domain.learned is None:
+        return 0.0
+    cells = shares[: domain.cells]
+    there = float(cells.sum())
+    if domain.learned == "not" or there <= 0:
+        return there * WORST
+    kind = column.column.type
+    wide = np.array(
+        [kind.kind == "float" or to_axis(kind, b) - to_axis(kind, a) > 1 for a, b in pairwise(domain.edges)]
+    )
+    unknown = wide if domain.learned == "coarse" else wide & (cells > there / 2)
+    return float((cells[unknown] ** 2).sum()) / there
 
 
 def _hidden(model: Model) -> Mapping[tuple[str, str], float]:

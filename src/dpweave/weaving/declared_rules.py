@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpweave.arrays import running_number
+from dpweave.links.wiring.both_ways import mirrored, unmirrored
 from dpweave.plan.rules import Allowed, Equal, Exactly, Symmetric
 from dpweave.schema.domain import Categories
-from dpweave.weaving.symmetric_links import drop_unmirrored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -113,7 +113,7 @@ def keep_least_degrees(state: WeavingState) -> dict[str, int]:
                 said = f"{name}.{planned.key.name} at least {planned.min_degree}"
                 changed[said] = changed.get(said, 0) + int(few.sum())
                 state.keep(target, ~few)
-        lacking |= drop_unmirrored(state)
+        lacking |= _drop_unmirrored(state)
         lacking |= _drop_unled(state)
     return {said: rows for said, rows in changed.items() if rows}
 
@@ -237,3 +237,50 @@ def keep_equal(state: WeavingState) -> dict[str, int]:
         state.links[rule.table, rule.key] = np.where(wrong, at, state.links[rule.table, rule.key])
         changed[str(rule)] = int(wrong.sum())
     return changed
+
+
+def keep_symmetric(state: WeavingState) -> dict[str, int]:
+    """Give each pair of rows the pair the other way round; returns how many rows changed or left, by rule."""
+    changed = {}
+    for rule in _symmetric(state):
+        first, second = ((rule.table, key) for key in _owning_first(state, rule))
+        a, b = state.links[first], state.links[second]
+        target = state.plan.database[rule.table].key[first[1]].target
+        labels = _alike(state.codes[target], state.rows[target])
+        made = mirrored(a, b, labels, state.rng("symmetric", rule.table))
+        changed[str(rule)] = int((made != b).sum())
+        state.links[second] = made
+        state.keep(rule.table, (made >= 0) | (a < 0) | (b < 0))
+    return changed
+
+
+def _drop_unmirrored(state: WeavingState) -> bool:
+    """Leave out rows whose pair the other way round has left; whether there were any."""
+    found = False
+    for rule in _symmetric(state):
+        bare = unmirrored(*(state.links[rule.table, key] for key in rule.symmetric))
+        found |= bool(bare.any())
+        state.keep(rule.table, ~bare)
+    return found
+
+
+def off_pairs(rule: Symmetric, links: Mapping[tuple[str, str], IntArray]) -> int:
+    """Count rows without a pair the other way round."""
+    return int(unmirrored(*(links[rule.table, key] for key in rule.symmetric)).sum())
+
+
+def _symmetric(state: WeavingState) -> list[Symmetric]:
+    return [r for r in state.plan.constraints if isinstance(r, Symmetric) and r.table not in state.ready]
+
+
+def _alike(codes: Mapping[str, IntArray], rows: int) -> IntArray:
+    """One number for rows that agree in all columns, below the number of rows."""
+    found = np.zeros(rows, dtype=np.int64)
+    for column in codes.values():
+        found = np.unique(found * (int(column.max(initial=0)) + 1) + column, return_inverse=True)[1]
+    return found
+
+
+def _owning_first(state: WeavingState, rule: Symmetric) -> tuple[str, ...]:
+    """The two keys; rows stay where the first leads."""
+    return tuple(sorted(rule.symmetric, key=lambda key: not state.plan.promise.is_owning(rule.table, key)))

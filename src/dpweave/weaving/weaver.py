@@ -9,7 +9,7 @@ import numpy as np
 from dpweave import chosen
 from dpweave.links.wiring.assign import assign_at_random
 from dpweave.weaving.acyclic_keys import break_circles
-from dpweave.weaving.declared_rules import keep_counts, keep_equal, keep_least_degrees
+from dpweave.weaving.declared_rules import keep_counts, keep_equal, keep_least_degrees, keep_symmetric
 from dpweave.weaving.drawn_rows import DrawnRows
 from dpweave.weaving.key_targets import (
     keep_numbered,
@@ -23,7 +23,6 @@ from dpweave.weaving.key_targets import (
 from dpweave.weaving.link_problems import LinkProblems, Unlinked
 from dpweave.weaving.rule_repair import obey
 from dpweave.weaving.state import WeavingState
-from dpweave.weaving.symmetric_links import keep_symmetric
 from dpweave.weaving.unit_composition import make_room, move_in
 from dpweave.weaving.values import Values
 

@@ -1,78 +1,25 @@
-"""Links that come in both directions: with each friendship from one person to another goes the one back.
+"""Links made to come in both directions: with each pair the pair the other way round.
 
-Rows keep what they say and whose they are by the first key, and with it how many rows each target has. Only where the
-second key leads is changed, and only as far as it must be. Rows that find no partner are left out.
+Rows keep the end they belong to, and with it how many links each end has. Only where the other end lies is changed, and
+only as far as it must be.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpweave.arrays import running_number
-from dpweave.plan.rules import Symmetric
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from dpweave.arrays import IntArray
-    from dpweave.weaving.state import WeavingState
-
-Mask = np.ndarray[Any, Any]
+    from dpweave.arrays import BoolArray, IntArray
 
 _ROUNDS = 8
 """Rounds of partners for rows whose own have no room: in each, all but a few of those who can find one do."""
 
 
-def keep_symmetric(state: WeavingState) -> dict[str, int]:
-    """Give each pair of rows the pair the other way round; returns how many rows changed or left, by rule."""
-    changed = {}
-    for rule in _rules(state):
-        first, second = ((rule.table, key) for key in _owning_first(state, rule))
-        a, b = state.links[first], state.links[second]
-        target = state.plan.database[rule.table].key[first[1]].target
-        labels = _alike(state.codes[target], state.rows[target])
-        made = mirrored(a, b, labels, state.rng("symmetric", rule.table))
-        changed[str(rule)] = int((made != b).sum())
-        state.links[second] = made
-        state.keep(rule.table, (made >= 0) | (a < 0) | (b < 0))
-    return changed
-
-
-def drop_unmirrored(state: WeavingState) -> bool:
-    """Leave out rows whose pair the other way round has left; whether there were any."""
-    found = False
-    for rule in _rules(state):
-        bare = unmirrored(*(state.links[rule.table, key] for key in rule.symmetric))
-        found |= bool(bare.any())
-        state.keep(rule.table, ~bare)
-    return found
-
-
-def off_pairs(rule: Symmetric, links: Mapping[tuple[str, str], IntArray]) -> int:
-    """Count rows without a pair the other way round."""
-    return int(unmirrored(*(links[rule.table, key] for key in rule.symmetric)).sum())
-
-
-def _rules(state: WeavingState) -> list[Symmetric]:
-    return [r for r in state.plan.constraints if isinstance(r, Symmetric) and r.table not in state.ready]
-
-
-def _alike(codes: Mapping[str, IntArray], rows: int) -> IntArray:
-    """One number for rows that agree in all columns, below the number of rows."""
-    found = np.zeros(rows, dtype=np.int64)
-    for column in codes.values():
-        found = np.unique(found * (int(column.max(initial=0)) + 1) + column, return_inverse=True)[1]
-    return found
-
-
-def _owning_first(state: WeavingState, rule: Symmetric) -> tuple[str, ...]:
-    """The two keys; rows stay where the first leads."""
-    return tuple(sorted(rule.symmetric, key=lambda key: not state.plan.promise.is_owning(rule.table, key)))
-
-
-def unmirrored(a: IntArray, b: IntArray) -> Mask:
+def unmirrored(a: IntArray, b: IntArray) -> BoolArray:
     """Rows that lead somewhere by both keys where no row leads the other way round.
 
     >>> unmirrored(np.array([0, 1, 2, 2, 3]), np.array([1, 0, 2, 3, -1]))
@@ -117,7 +64,9 @@ def _degrees(edges: IntArray, size: int) -> IntArray:
     return np.asarray(np.bincount(edges // size, minlength=size) + np.bincount(edges % size, minlength=size))
 
 
-def _as_room_allows(edges: IntArray, first: Mask, rows_of: IntArray, size: int, rng: np.random.Generator) -> IntArray:
+def _as_room_allows(
+    edges: IntArray, first: BoolArray, rows_of: IntArray, size: int, rng: np.random.Generator
+) -> IntArray:
     """Edges such that no other fits beside them: of each end no more than it has rows; all that come ``first``."""
     chosen, order = edges[first], rng.permutation(edges[~first])
     room = rows_of - _degrees(chosen, size)
