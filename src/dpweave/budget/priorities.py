@@ -176,7 +176,6 @@ def popularity_priority(plan: CompiledPlan, relation: Relation, *, weight: float
         cells=plan.table[relation.target].planned.rows or int(chosen.UNSEEN_TYPES),
         moved=moved(plan, view, tuple(c for c, _ in view.columns), way=Way.PLAIN),
         rows=plan.table[relation.table].seen_rows,
-        variance=chosen.UNKNOWN_VARIANCE,
     )
 
 
