@@ -247,10 +247,11 @@ def keep_symmetric(state: WeavingState) -> dict[str, int]:
         a, b = state.links[first], state.links[second]
         target = state.plan.database[rule.table].key[first[1]].target
         labels = _alike(state.codes[target], state.rows[target])
-        made = mirrored(a, b, labels, state.rng("symmetric", rule.table))
+        pairs = (a >= 0) & (b >= 0)
+        made = np.where(pairs, mirrored(a, b, labels, state.rng("symmetric", rule.table)), b)
         changed[str(rule)] = int((made != b).sum())
         state.links[second] = made
-        state.keep(rule.table, (made >= 0) | (a < 0) | (b < 0))
+        state.keep(rule.table, ~pairs | (made >= 0))
     return changed
 
 
