@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test quick lint docs bench mutants faults clean
+.PHONY: demo test quick lint docs pictures bench mutants faults clean
 
 $(VENV)/.ready: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -35,6 +35,10 @@ quick: $(VENV)/.dev
 # The site, in build/site. (The theme's notice about its successor: docs/decisions/theme.md.)
 docs: $(VENV)/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# Pictures of the tutorials and reports of the gallery, in docs/. Needs Chromium.
+pictures: $(VENV)/.dev
+	$(BIN)/python -m tests.pictures
 
 bench: $(VENV)/.dev
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python -m benchmarks.$$(basename $$script .py) || exit 1; done

@@ -43,3 +43,20 @@ def test_the_workflow_runs_every_version_that_is_supported():
     job = flow["jobs"]["test"]
     assert job["strategy"]["matrix"]["python"][0] == oldest
     assert {"run": "make test"} in job["steps"]
+
+
+def test_the_image_holds_what_the_wheel_needs_and_runs_the_command_as_nobody_special():
+    lines = [s for s in (ROOT / "Dockerfile").read_text().splitlines() if s and not s.startswith("#")]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    copied = {word for s in lines if s.startswith("COPY ") and "--from" not in s for word in s.split()[1:-1]}
+    assert {project["readme"], *project["license-files"], "pyproject.toml", "src"} == copied
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    assert ignored[0] == "*"
+    assert {line[1:] for line in ignored if line.startswith("!")} == copied
+    users = [s.split()[1] for s in lines if s.startswith("USER ")]
+    assert users
+    assert users[-1] not in ("root", "0")
+    (entry,) = re.findall(r'^ENTRYPOINT \["(\w+)"\]$', "\n".join(lines), re.MULTILINE)
+    assert entry in project["scripts"]
+    for extras in re.findall(r"\[(\w+(?:,\w+)*)\]", "\n".join(s for s in lines if s.startswith("RUN "))):
+        assert set(extras.split(",")) <= set(project["optional-dependencies"])

@@ -18,18 +18,17 @@ import pytest
 
 from dpweave.cli import demo
 from dpweave.plan.plan import Plan
-from tests import plan_reference
+from tests import pictures, plan_reference
+from tests.backends import postgres
 from tests.browsing import WIDTHS, brightness, chromium, requested, show, unreadable
+from tests.printed_code import blocks, reader, run_page
+
+__all__ = ["postgres"]
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 STARTS_WITH_THE_DEMONSTRATION = {"README.md", "quick-start.md"}
-
-
-def blocks(page, *languages):
-    return [(m[1], m[2]) for m in FENCE.finditer(page.read_text()) if m[1] in languages]
 
 
 def runnable():
@@ -38,8 +37,16 @@ def runnable():
 
 
 @pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    """What ``dpweave demo`` leaves behind, as printed in README and quick start."""
+    folder = tmp_path_factory.mktemp("shown")
+    subprocess.run([sys.executable, "-m", "dpweave.cli", "demo", "--quiet"], cwd=folder, check=True)
+    return folder / "dpweave-demo"
+
+
+@pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
-    """What pages take for granted: a shop smaller than the demonstration's, its plan, a model, a ledger, a copy."""
+    """The files that the other pages take for granted: a small shop, its plan, a model, a ledger, a copy."""
     folder = tmp_path_factory.mktemp("prepared") / "out"
     demo.run(folder, rows=3000)
     (folder / demo.MODEL).rename(folder / "shop.dpw")
@@ -47,17 +54,21 @@ def prepared(tmp_path_factory):
 
 
 @pytest.fixture
-def workshop(prepared, tmp_path):
-    """Return a folder to run a page in, and the environment in which ``dpweave`` is a command."""
+def workshop(request, tmp_path):
+    """Return a folder to run a page in, and the environment of its reader."""
 
     def make(page):
-        shown = "dpweave-demo" if page.name in STARTS_WITH_THE_DEMONSTRATION else "."
-        shutil.copytree(prepared, tmp_path / "work" / shown)
-        command = tmp_path / "bin" / "dpweave"
-        command.parent.mkdir()
-        command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -W error -m dpweave.cli "$@"\n')
-        command.chmod(0o755)
-        return tmp_path / "work", os.environ | {"PATH": f"{command.parent}{os.pathsep}{os.environ['PATH']}"}
+        work, more = tmp_path / "work", {}
+        if page.name in STARTS_WITH_THE_DEMONSTRATION:
+            shutil.copytree(request.getfixturevalue("shown"), work / "dpweave-demo")
+        elif page.stem.startswith("tutorial-"):
+            work.mkdir()
+        else:
+            shutil.copytree(request.getfixturevalue("prepared"), work)
+        if page.name == "tutorial-shop.md":
+            server = request.getfixturevalue("postgres")
+            more = {"SHOP": server.fresh(), "COPY": server.fresh()}
+        return work, reader(tmp_path / "bin", more)
 
     return make
 
@@ -65,20 +76,7 @@ def workshop(prepared, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("page", runnable(), ids=lambda p: p.stem)
 def test_every_block_of_code_runs_as_printed(page, workshop):
-    folder, environment = workshop(page)
-    python = []
-    for language, text in blocks(page, "sh", "python"):
-        if language == "python":
-            python.append(text)
-        elif text.strip() not in ("make demo", "dpweave demo"):  # the fixture has done that
-            _run(["sh", "-e", "-c", text], folder, environment)
-    if python:
-        _run([sys.executable, "-W", "error", "-c", "\n".join(python)], folder, environment)
-
-
-def _run(command, folder, environment):
-    found = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-    assert found.returncode == 0, f"{command[-1]}\n{found.stderr}"
+    run_page(page, *workshop(page))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
@@ -101,6 +99,17 @@ def test_the_reference_of_the_plan_is_made_from_the_code():
     for head, _, words, _ in plan_reference.SECTIONS:
         for key, (_, _, example) in words.items():
             assert list(tomllib.loads(example)) == [key], (head, key)
+
+
+def test_pictures_and_reports_are_those_that_the_script_makes():
+    """``python -m tests.pictures`` makes them again."""
+    made = {f"pictures/{name}" for name in pictures.PICTURES} | {f"gallery/{name}" for name in pictures.REPORTS}
+    assert {
+        p.relative_to(ROOT / "docs").as_posix() for f in ("pictures", "gallery") for p in (ROOT / "docs" / f).iterdir()
+    } == made
+    shown = {target for page in PAGES for target in LINK.findall(page.read_text())}
+    assert made <= shown
+    assert sum((ROOT / "docs" / name).stat().st_size for name in made) < 1.2e6
 
 
 def test_what_lawyers_are_told_of_epsilon_is_bayes_and_rounded_up():

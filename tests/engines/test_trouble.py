@@ -98,6 +98,18 @@ def test_a_host_that_is_not_there(call, clinic, tmp_path) -> None:
     assert_nothing_spent(tmp_path)
 
 
+def test_a_variable_of_the_shell_that_is_not_set(call, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shop").mkdir()
+    for folder in (tmp_path, tmp_path / "shop"):  # the current folder would do as a source
+        (folder / "people.csv").write_text("id,age\n1,30\n")
+    assert_one_sentence(*call("draft", "", "-o", tmp_path / "p.toml"), "the source is empty")
+    assert not (tmp_path / "p.toml").exists()
+    first_look = ("run", tmp_path / "shop", "--protect", "people", "--epsilon", "1", "--yes", "-o", "")
+    assert_one_sentence(*call(*first_look), "the target is empty")
+    assert_nothing_spent(tmp_path)
+
+
 def test_a_wrong_password(call, postgres, clinic, tmp_path) -> None:
     name = clinic.split("?")[0].split("/")[-1]
     postgres.run(f"CREATE ROLE bob_{name} LOGIN PASSWORD 'right'")

@@ -122,3 +122,18 @@ def test_a_draft_proposes_placeholders_in_words_and_works_without_them(model):
         "iban",
     ]
     assert dw.Plan.from_toml(model.plan.to_toml()) == model.plan
+
+
+@pytest.mark.parametrize("placeholder", [None, "email"])
+def test_what_may_be_null_is_null_as_often_where_it_never_repeats(placeholder):
+    email = [None if i % 4 == 0 else f"a{i}" for i in range(ROWS)]
+    source = {"people": pd.DataFrame({"id": range(ROWS), "email": email})}
+    data = dw.Plan.draft(source, protect=["people"]).to_dict()
+    data["tables"]["people"]["unique"] = [["email"]]
+    data["tables"]["people"]["columns"]["email"] |= {"domain": "opaque"} | (
+        {"placeholder": placeholder} if placeholder else {}
+    )
+    fitted = dw.fit(source, dw.Plan.from_dict(data), epsilon=50.0, delta=1e-5, insecure_seed=0)
+    made = fitted.sample(seed=1).to_pandas()["people"]["email"]
+    assert made.isna().mean() == pytest.approx(0.25, abs=0.05)
+    assert made.dropna().is_unique

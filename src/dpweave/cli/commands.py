@@ -524,7 +524,8 @@ def _capped_database(file: Path, database: str | None) -> str:
     known = list(read(file).databases) if file.exists() else []
     if len(known) != 1:
         nobody = (
-            "the ledger knows none yet, and fit will call it by the name of its file or folder, such as shop.duckdb"
+            "the ledger knows none yet. fit will call it by the name of its file or folder, such as shop.duckdb, or by"
+            " its address without user and password, such as postgresql://db.example/shop"
         )
         raise UsageError(f"say with --database which database the cap is for: {', '.join(known) or nobody}")
     return known[0]

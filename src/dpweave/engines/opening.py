@@ -40,6 +40,8 @@ def open_source(source: object, *, schema: str | None = None, views: Collection[
         from dpweave.engines.frames.source import open_frames
 
         return open_frames(source)
+    if source == "":  # which a path would take for the current folder
+        raise SourceError("the source is empty; perhaps a variable of the shell is not set")
     if isinstance(source, str) and source.startswith(("postgresql://", "postgres://")):
         from dpweave.engines.postgres.source import open_postgres
 

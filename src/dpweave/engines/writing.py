@@ -126,6 +126,8 @@ def require_free(
 
 
 def _kind(target: str | Path, asked: str | None) -> str:
+    if target == "":  # which a path would take for the current folder
+        raise TargetError("the target is empty; perhaps a variable of the shell is not set")
     if asked is not None and asked not in FORMATS:
         raise UsageError(f"there is no format {asked!r}; known are {', '.join(FORMATS)}")
     if isinstance(target, str) and "://" in target:

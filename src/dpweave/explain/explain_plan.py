@@ -405,8 +405,8 @@ def _find_warnings(
             where = ""
             if plan.compile().table[h.table].has_cheap_bound:
                 where = (
-                    " on a server, in links between private rows and in learned categories. Elsewhere such a bound"
-                    " costs little, and one that hides next to nothing is best"
+                    " on a server, in links between private rows and in how many rows there are. Elsewhere such a"
+                    " bound costs little, and one that hides next to nothing is best"
                 )
             yield (
                 f"one row of {h.unit} can own {h.rows:,} rows of {h.table}, and noise there grows in proportion{where};"

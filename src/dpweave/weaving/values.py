@@ -64,11 +64,19 @@ class Values:
             return self._numbered(name, column)
         rng = state.rng("values", name, column)
         domain = plan.domain
-        rows = state.rows[name]
         if isinstance(domain, Categories | Bins):
             return Codec(plan.column, domain).decode(state.codes[name][column], rng)
-        null = state.codes[name][column] == 1 if column in state.codes[name] else np.zeros(rows, dtype=bool)
-        return self._made_up(name, column, self._through(name), null=null, unique=False)
+        return self._made_up(name, column, self._through(name), null=self._null(name, column), unique=False)
+
+    def _null(self, name: str, column: str) -> np.ndarray[Any, Any]:
+        """Which rows have no value in a column of which nothing else is modelled. What keys lead to has one."""
+        codes, domain = self._state.codes[name], self._plan.table[name].column[column].domain
+        led_to = any(
+            k.target == name and column in k.target_columns for t in self._plan.database.tables for k in t.foreign_keys
+        )
+        if column in codes and isinstance(domain, Opaque) and not led_to:
+            return np.asarray(codes[column] == 1)
+        return np.zeros(self._state.rows[name], dtype=bool)
 
     def _through(self, name: str) -> IntArray:
         """Number the rows of a table through all parts."""
@@ -130,8 +138,7 @@ class Values:
         return result
 
     def _numbered(self, name: str, column: str) -> pa.Array:
-        number = self.numbers(name, column)
-        return self._made_up(name, column, number, null=np.zeros(len(number), dtype=bool), unique=True)
+        return self._made_up(name, column, self.numbers(name, column), null=self._null(name, column), unique=True)
 
     def numbers(self, name: str, column: str) -> IntArray:
         """Number of each row, in a column that is numbered to keep a key unique."""
