@@ -21,7 +21,7 @@ from tests.browsing import chromium, show
 from tests.printed_code import reader, run, run_page
 
 DOCS = Path(__file__).parent.parent / "docs"
-WIDTH = 760
+WIDTH, MARGIN = 760, 12
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Page:
 PICTURES: dict[str, Terminal | Page] = {
     "clinic-explain.svg": Terminal("clinic", "dpweave explain plan.toml --epsilon 2", "What a copy should be worth", 8),
     "clinic-report.png": Page("clinic", "#database"),
-    "shop-explain.svg": Terminal("shop", "dpweave explain plan.toml --epsilon 2", "Where the budget goes", 16),
+    "shop-explain.svg": Terminal("shop", "dpweave explain plan.toml --epsilon 2", "Where the budget goes", 14),
     "shop-report.png": Page("shop", "#worth"),
     "school-report.png": Page("school", "#tables"),
     "noise-report.png": Page("clinic", "#worth", "too-little.html"),
@@ -88,7 +88,7 @@ def photograph(browser: Any, address: str, page: Page) -> bytes:
     show(browser, address, width=WIDTH)
     box = browser.execute_script(
         "const r = document.querySelector(arguments[0]).getBoundingClientRect();"
-        "return {x: r.x + scrollX, y: r.y + scrollY, width: r.width, height: r.height}",
+        f"return {{x: r.x - {MARGIN}, y: r.y + scrollY, width: r.width + {2 * MARGIN}, height: r.height}}",
         page.part,
     )
     clip = {**box, "height": min(box["height"], page.height), "scale": 1}
