@@ -682,6 +682,16 @@ def test_a_first_look_asks_once_and_takes_no_for_an_answer(call, clinic, tmp_pat
     assert (code, f"--plan {tmp_path / 'copy.toml'} --resume" in err) == (2, True)
 
 
+def test_a_first_look_at_files_without_types_says_what_that_costs(call, tmp_path):
+    (tmp_path / "clinic").mkdir()
+    (tmp_path / "clinic" / "patients.csv").write_text("id,age\n1,30\n2,40\n")
+    look = ("run", tmp_path / "clinic", "--epsilon", 2, "--protect", "patients", "--ledger", tmp_path / "l.jsonl")
+    code, words, _ = call(*look, "-o", tmp_path / "copy.sqlite", "--yes")
+    assert code == 0
+    assert "The files say no types, so all is taken for text: numbers" in words
+    assert len(words.partition("edit it to do better.")[0].splitlines()) <= 10
+
+
 def test_diff_says_what_changes_in_promise_noise_and_worth(call, clinic, tmp_path):
     plan, other = clinic / "plan.toml", tmp_path / "other.toml"
     text = plan.read_text()

@@ -35,14 +35,15 @@ def drafted(
     schema: str | None = None,
 ) -> Plan:
     """Draft a plan, say what it means, ask once, and leave it at ``path``, whatever the answer was."""
-    from dpweave.explain.draft_notes import draft_text
+    from dpweave.explain.draft_notes import draft_text, untyped
 
     if not protect:
         raise UsageError("say who is protected: --protect TABLE for a first look, or --plan PLAN.TOML from a draft")
     if not yes and not sys.stdin.isatty():
         raise UsageError("nobody is there to ask whether to spend; say --yes if you want it spent")
     plan, text = draft_text(source, protect=protect, public=public, schema=schema)
-    said = first_look(plan, plan.explain(epsilon=epsilon, delta=delta), without_password(source), path)
+    explained, without_types = plan.explain(epsilon=epsilon, delta=delta), untyped(source, schema=schema)
+    said = first_look(plan, explained, without_password(source), path, untyped=without_types)
     if yes:
         say(said, quiet=quiet)
     else:
@@ -54,16 +55,24 @@ def drafted(
     return plan
 
 
-def first_look(plan: Plan, e: Explanation, source: str, path: Path) -> str:
-    """Return what a drafted plan means, in at most ten lines of at most 80 columns."""
+def first_look(plan: Plan, e: Explanation, source: str, path: Path, *, untyped: frozenset[str] = frozenset()) -> str:
+    """Return what a drafted plan means, in at most ten lines of at most 80 columns.
+
+    ``untyped`` are the tables whose columns have no type in the source.
+    """
     owned = [f"{h.rows:,} rows of {h.table}" for h in e.holdings if h.table not in e.protect]
     learned = sum(isinstance(c.domain, Learn) for n in plan.promise.private for c in plan.table[n].columns)
     made_up = [f"{t.table}.{c}" for t in e.tables for c in t.made_up if c not in plan.database[t.table].key_columns]
     words = {w: sum(j.word == w for j in e.verdict.judged) for w in ("useful", "coarse", "noise only")}
     predicted = ", ".join(f"{n} {w}" for w, n in words.items() if n)
     factor = f"{math.exp(min(e.epsilon, 700)):,.3g}"
+    lost = (
+        "The files say no types, so all is taken for text: numbers and dates will be lost. The plan can declare types."
+    )
+    texts = [lost] if untyped & set(plan.promise.private) else []
     found = (
         f"Drafted from the catalogue of {source}; no row was read.",
+        *texts,
         f"Protected: {', '.join(e.protect)}" + (f", each with at most {', '.join(owned)}." if owned else "."),
         f"Public, copied as they are and promised nothing: {', '.join(e.public) or 'none'}.",
         (

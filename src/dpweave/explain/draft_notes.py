@@ -100,9 +100,9 @@ def draft_text(
         complete = propose_protect(database, protect=protect, public=public)
         plan = draft_plan(database, protect=complete, public=public, neighbours=neighbours, max_degree=max_degree)
         plan = replace(plan, views=views)
-        left_out, untyped = opened.not_copied, opened.untyped
+        left_out, without_types = opened.not_copied, opened.untyped
     added = complete[len(protect) :] if protect else ()
-    said = comments(plan, added=added, left_out=left_out, source=database, untyped=untyped)
+    said = comments(plan, added=added, left_out=left_out, source=database, untyped=without_types)
     return plan, plan_text(plan, said)
 
 
@@ -112,6 +112,14 @@ def not_copied(source: object, *, schema: str | None = None, views: tuple[str, .
 
     with open_source(source, schema=schema, views=views) as opened:
         return opened.not_copied
+
+
+def untyped(source: object, *, schema: str | None = None) -> frozenset[str]:
+    """Return the tables of a source whose columns have no type there. Reads no row."""
+    from dpweave.engines.opening import open_source
+
+    with open_source(source, schema=schema) as opened:
+        return opened.untyped
 
 
 def said_of_left_out(left_out: tuple[str, ...]) -> str:
