@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test quick lint docs pictures bench mutants faults clean
+.PHONY: demo test quick lint docs bench mutants faults clean
 
 $(VENV)/.ready: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -36,6 +36,7 @@ quick: $(VENV)/.dev
 docs: $(VENV)/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
+.PHONY: pictures
 # Pictures of the tutorials and reports of the gallery, in docs/. Needs Chromium.
 pictures: $(VENV)/.dev
 	$(BIN)/python -m tests.pictures

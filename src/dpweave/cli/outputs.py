@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpweave.engines.staging import require_writable
-from dpweave.engines.writing import NO_TARGET
 from dpweave.errors import DpweaveError, TargetError
 
 if TYPE_CHECKING:
@@ -74,8 +73,6 @@ def beside(target: str, suffix: str) -> Path:
     """Name a file after a target: next to it, or here if the target is a server."""
     if "://" in target:
         return Path((target.split("?", 1)[0].rstrip("/").rsplit("/", 1)[-1] or "copy") + suffix)
-    if not target:
-        raise TargetError(NO_TARGET)
     path = Path(target)
     return (path if path.name else path.resolve() / "copy").with_suffix(suffix)
 

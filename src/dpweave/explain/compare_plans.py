@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpweave import chosen
 from dpweave.explain.explanation_text import task_words
-from dpweave.plan.toml_text import short_domain, value_text
+from dpweave.plan.toml_text import as_written, value_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,7 +68,7 @@ TITLES = {
 
 def compare_plans(first: Plan, second: Plan, *, epsilon: float, delta: float) -> PlanDifference:
     """Return what differs between two plans and between their explanations."""
-    declared = _leaves(_written(first)), _leaves(_written(second))
+    declared = _leaves(as_written(first)), _leaves(as_written(second))
     said = first.explain(epsilon=epsilon, delta=delta), second.explain(epsilon=epsilon, delta=delta)
     changes = [
         *_differences("plan", *declared),
@@ -77,15 +77,6 @@ def compare_plans(first: Plan, second: Plan, *, epsilon: float, delta: float) ->
         *_differences("worth", *map(_verdicts, said)),
     ]
     return PlanDifference(epsilon, delta, tuple(changes))
-
-
-def _written(plan: Plan) -> dict[str, Any]:
-    """Return the values of a plan as a person writes them: bins of equal width by their ends and their number."""
-    content = plan.to_dict()
-    for name, table in content["tables"].items():
-        for column, entry in table["columns"].items():
-            entry["domain"] = short_domain(plan.table[name].column[column], entry["domain"])
-    return content
 
 
 def _leaves(value: object, where: str = "") -> dict[str, object]:
