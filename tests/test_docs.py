@@ -37,16 +37,8 @@ def runnable():
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory):
-    """What ``dpweave demo`` leaves behind, as printed in README and quick start."""
-    folder = tmp_path_factory.mktemp("shown")
-    subprocess.run([sys.executable, "-m", "dpweave.cli", "demo", "--quiet"], cwd=folder, check=True)
-    return folder / "dpweave-demo"
-
-
-@pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
-    """The files that the other pages take for granted: a small shop, its plan, a model, a ledger, a copy."""
+    """What pages take for granted: a shop smaller than the demonstration's, its plan, a model, a ledger, a copy."""
     folder = tmp_path_factory.mktemp("prepared") / "out"
     demo.run(folder, rows=3000)
     (folder / demo.MODEL).rename(folder / "shop.dpw")
@@ -60,7 +52,7 @@ def workshop(request, tmp_path):
     def make(page):
         work, more = tmp_path / "work", {}
         if page.name in STARTS_WITH_THE_DEMONSTRATION:
-            shutil.copytree(request.getfixturevalue("shown"), work / "dpweave-demo")
+            shutil.copytree(request.getfixturevalue("prepared"), work / "dpweave-demo")
         elif page.stem.startswith("tutorial-"):
             work.mkdir()
         else:
