@@ -79,8 +79,8 @@ def terminal(command: str, printed: str) -> str:
     console = Console(record=True, width=82, file=io.StringIO())
     console.print(Text.assemble(("$ ", "bold"), (command, "bold"), "\n\n", Text.from_ansi(printed)))
     drawn = console.export_svg(title="", unique_id="t")
-    drawn = re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL)
-    return re.sub(r"Fira Code", "ui-monospace", drawn)
+    drawn = re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL).replace("Fira Code", "ui-monospace")
+    return re.sub(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', r'\g<0> width="\1" height="\2"', drawn, count=1)
 
 
 def photograph(browser: Any, address: str, page: Page) -> bytes:
