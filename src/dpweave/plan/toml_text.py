@@ -59,6 +59,15 @@ def plan_text(plan: DeclaredPlan, comments: Comments | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
+def as_written(plan: DeclaredPlan) -> dict[str, Any]:
+    """Return the values of a plan as :func:`plan_text` writes them: even bins by their ends and their number."""
+    content = plan.to_dict()
+    for name, table in content["tables"].items():
+        for column, entry in table["columns"].items():
+            entry["domain"] = _domain(plan.table[name].column[column], entry["domain"])
+    return content
+
+
 def _domain(column: ColumnPlan, value: Any) -> Any:
     """Shorten bins of equal width to ``{low, high, bins}`` where that gives the very same edges."""
     bins = column.domain
