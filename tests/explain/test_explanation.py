@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from dpweave.budget.allocation import allocate
+from dpweave.budget.tasks import SIBLINGS
 from dpweave.cli import demo
 from dpweave.errors import UsageError
 from dpweave.explain.draft_notes import comments
@@ -59,7 +60,10 @@ def shop(tmp_path_factory):
 
 def test_the_budget_is_the_one_that_a_fit_will_spend(plan, said):
     allocation = allocate(plan, epsilon=1.0, delta=1e-6)
-    assert {s.task: s.rho for s in said.budget} == {t.name: rho for t, rho in allocation.tasks.items()}
+    siblings = {f"{t.name}{SIBLINGS}": rho for t, rho in allocation.siblings.items()}
+    expected = {t.name: allocation.for_links(t) for t in allocation.tasks} | siblings
+    assert {s.task: s.rho for s in said.budget} == expected
+    assert siblings
     assert sum(s.rho for s in said.budget if "people" in s.touches) <= allocation.rho * (1 + 1e-12)
 
 

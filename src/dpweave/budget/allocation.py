@@ -13,13 +13,14 @@ every protected table among the tasks that touch it. A task that touches several
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from dpweave import chosen
 from dpweave.budget.priorities import Priority, popularity_priority, relation_priority, shares, table_priority
 from dpweave.budget.tasks import Task, favoured, is_category, serving, tasks, touched
-from dpweave.budget.ways_of_counting import task_way
+from dpweave.budget.ways_of_counting import asks_for_siblings, task_way
 from dpweave.errors import BudgetError, PlanError, UsageError
 from dpweave.plan.rule_checks import require_possible
 from dpweave.privacy.accounting import (
@@ -53,6 +54,12 @@ class Allocation:
     tasks: Mapping[Task, float]
     category_delta: float
     """Delta for each learned list of categories."""
+    siblings: Mapping[Task, float] = field(default_factory=dict)
+    """What of a relation's share is for what rows of one owner have in common."""
+
+    def for_links(self, task: Task) -> float:
+        """What is left of a relation's share for which rows go with which owners."""
+        return subtract(self.tasks[task], self.siblings.get(task, 0.0))
 
 
 def _require_served(plan: CompiledPlan) -> None:
@@ -92,7 +99,7 @@ def allocate(plan: Plan, *, epsilon: float, delta: float) -> Allocation:
         raise UsageError(f"epsilon {epsilon:g} is too small to be shared over {len(todo)} tasks")
     most = max((sum(t in tables_of[i] for i in categories) for t in plan.promise.protected), default=0)
     each = round_down(Fraction(for_categories) / most) if most else 0.0
-    return Allocation(rho, delta, spent_delta, given, each)
+    return Allocation(rho, delta, spent_delta, given, each, _siblings(compiled, given, tables_of, rho))
 
 
 def _filled(
@@ -158,9 +165,31 @@ def _weights(
 
 
 def _parts(plan: CompiledPlan, group: str, members: Sequence[Task], rho: float) -> list[float]:
-    if group in ("tables", "links"):
-        return shares([_priority(plan, task) for task in members], rho=rho)
-    return [1 / len(members)] * len(members)
+    if group not in ("tables", "links"):
+        return [1 / len(members)] * len(members)
+    siblings = _sibling_parts(plan, members)
+    found = shares([_priority(plan, task) for task in members], rho=rho)
+    return [own + (1 - sum(siblings)) * part for own, part in zip(siblings, found, strict=True)]
+
+
+def _sibling_parts(plan: CompiledPlan, members: Sequence[Task]) -> list[float]:
+    """Return the part of each relation that is for what rows of one owner have in common, even where it is asked."""
+    asking = [m.group == "links" and asks_for_siblings(plan, plan.relation[m.table, m.item]) for m in members]
+    return [chosen.FOR_SIBLINGS * a / max(sum(asking), 1) for a in asking]
+
+
+def _siblings(
+    plan: CompiledPlan, given: Mapping[Task, float], tables_of: Mapping[Task, tuple[str, ...]], rho: float
+) -> dict[Task, float]:
+    """What of each share is for siblings: the same part of it as in the column of the table that owns the rows."""
+    out = {}
+    for t in plan.promise.protected:
+        members = [i for i in given if i.group == "links" and t in tables_of[i]]
+        for i, own in zip(members, _sibling_parts(plan, members), strict=True):
+            if own and plan.promise.root(i.table) == t:
+                whole = dict(zip(members, _parts(plan, "links", members, rho), strict=True))[i]
+                out[i] = given[i] * own / whole
+    return out
 
 
 def _priority(plan: CompiledPlan, task: Task) -> Priority:

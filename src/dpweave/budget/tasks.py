@@ -96,6 +96,11 @@ def popularity_task(relation: Relation) -> Task:
     return Task("links", relation.table, newcomer(relation.key))
 
 
+def siblings_task(relation: Relation) -> Task:
+    """Return the part of that task that asks what rows of one owner have in common."""
+    return Task("links", relation.table, f"{relation.key}:siblings")
+
+
 def is_category(plan: CompiledPlan, task: Task) -> bool:
     """Whether a task learns a list of categories, which costs delta too."""
     column = plan.table[task.table].planned.column.get(task.item)

@@ -42,6 +42,14 @@ def relation_way(promise: Promise, relation: Relation) -> Way:
     return Way.CODED if relation.has_popular_targets else Way.PLAIN
 
 
+def asks_for_siblings(plan: CompiledPlan, relation: Relation) -> bool:
+    """Whether it is asked what rows of one owner have in common: where one may have several, which no other unit
+    moves.
+    """
+    several = relation.is_owned and relation.kind == "one-to-many" and relation.is_learned
+    return several and relation_way(plan.promise, relation) is Way.CENTRED
+
+
 @once
 def task_way(plan: CompiledPlan, task: Task) -> Way:
     """How a task counts: the way of its relation, or else of its table."""

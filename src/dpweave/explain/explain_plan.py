@@ -179,10 +179,10 @@ def _served(plan: CompiledPlan, allocation: Allocation) -> Iterable[ServedWorklo
         view = task_view(plan, task)
         l2 = moved(plan, view, workload.names, way=task_way(plan, task))
         cells = math.prod(plan.seen_codes(workload.base, a, view.linked) for a in workload.attributes)
-        sigma = gaussian_sigma(l2, part * allocation.tasks[task])
+        sigma = gaussian_sigma(l2, part * allocation.for_links(task))
         relation = plan.relation.get((task.table, task.item)) if task.group == "links" else None
         if relation is not None and task_way(plan, link_task(relation)) is Way.CODED:
-            sigma = _coded_noise(plan, relation, workload.names, rho=allocation.tasks[task])
+            sigma = _coded_noise(plan, relation, workload.names, rho=allocation.for_links(task))
         yield ServedWorkload(workload.declared.columns, weight, task.name, cells, sigma)
 
 

@@ -78,7 +78,7 @@ def _predicted(plan: CompiledPlan, allocation: Allocation, relation: Relation, *
     table = plan.table[relation.table]
     rows = table.seen_rows
     k = most if len(left) + len(right) <= MOST_COLUMNS else 2
-    rho = allocation.tasks[link_task(relation)]
+    rho = allocation.for_links(link_task(relation))
     coded = units_of(plan.promise, relation.view) if task_way(plan, link_task(relation)) is Way.CODED else None
     found = predict_error(left, right, k=k, rho=rho, l2=_hidden(plan, relation), links=rows, units=coded)
     best = None

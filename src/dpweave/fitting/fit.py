@@ -154,7 +154,7 @@ def fit(
             {name: rows.loose for name, rows in known.items()},
         )
         blueprint, left = learn_popularity(curator, blueprint, allocation, report)
-        found, fits = learn_links(curator, blueprint, left, longer, report)
+        found, fits = learn_links(curator, blueprint, left, allocation.siblings, longer, report)
         certificate = certify(
             plan.promise, book, delta=delta, insecure=curator.insecure, evidence=found, external=elsewhere
         )

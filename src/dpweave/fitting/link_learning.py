@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpweave.budget.tasks import link_task, popularity_task
+from dpweave.budget.tasks import link_task, popularity_task, siblings_task
 from dpweave.budget.ways_of_counting import relation_way
+from dpweave.fitting.sibling_learning import learn_siblings
 from dpweave.fitting.unit_windows import unit_window
 from dpweave.links.evidence import describe
 from dpweave.links.link_method import LinkModel, Refittable
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from dpweave.arrays import FloatArray, IntArray
     from dpweave.budget.allocation import Allocation
+    from dpweave.budget.tasks import Task
     from dpweave.links.degrees import Degrees
     from dpweave.links.link_method import LinkProblem
     from dpweave.plan.relations import Relation
@@ -109,6 +111,7 @@ def learn_links(
     curator: Curator,
     blueprint: Blueprint,
     shares: Mapping[str, float],
+    siblings: Mapping[Task, float],
     longer: Mapping[str, Mapping[str, float]],
     report: Progress,
 ) -> tuple[list[dict[str, object]], dict[tuple[str, str], Any]]:
@@ -128,11 +131,18 @@ def learn_links(
             continue
         window = _links_window(curator, blueprint, relation, longer)
         model = _for_hidden(relation_model(plan.compile(), relation), relation, problem, degrees)
+        for_siblings = siblings.get(link_task(relation), 0.0) if window.has_moments else 0.0
+        rho = subtract(shares[name], for_siblings)
         with report.step(f"learn links {at}"):
-            result = model.learn(window, problem, rho=shares[name], rng=rng, progress=report.inside, degrees=degrees)
+            result = model.learn(window, problem, rho=rho, rng=rng, progress=report.inside, degrees=degrees)
+            if for_siblings:
+                window = replace(window, name=siblings_task(relation).name)
+                unlinked.siblings = learn_siblings(window, relation, problem, result.pairs, rho=for_siblings)
         found[at] = {"relation": at, **describe(problem, result.measured, degrees=degrees, rng=rng)}
         unlinked.pairs = result.pairs
         unlinked.fit = result.fit if isinstance(model, Refittable) else None
+    for at, shared in weaver.siblings.items():
+        found[at]["siblings"] = {"factors": shared.factors, "strongest": round(shared.strongest, 3)}
     left = [r for r in plan.compile().relations if f"{r.table}.{r.key}" not in found]
     return [*found.values(), *(_unlearned(r) for r in left)], weaver.fits
 

@@ -6,7 +6,7 @@ Lives here:
   - ``expected_error``: how far off counts with noise are, in one figure.
   - ``question``: one question, which knows its noise and asks itself. ``estimates``: what its answer says.
   - ``centred_counts``, ``clipped_counts``, ``public_row_sums``: how to put questions about rows of units with little
-    noise.
+    noise. ``sibling_moments``: what rows of one owner have in common.
   - ``dependence``: whether columns go together beyond chance.
   - ``purse``: what a client may still spend.
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpweave.privacy.release import Discovered, Measured, MeasuredUnitSum, Release, Selected
-from dpweave.privacy.window import NoisyMarginal, NoisyUnitSum, UnitSum
+from dpweave.privacy.release import Discovered, Measured, MeasuredMoments, MeasuredUnitSum, Release, Selected
+from dpweave.privacy.window import NoisyMarginal, NoisyMoments, NoisyUnitSum, UnitMoments, UnitSum
 from dpweave.schema.domain import Attribute, View
 
 if TYPE_CHECKING:
@@ -42,6 +42,20 @@ def release_to_dict(release: Release) -> dict[str, Any]:
                 "sigma": b.noisy.sigma,
             }
             for b in release.summed_by_unit
+        ],
+        "moments": [
+            {
+                "what": m.what,
+                "view": _view_to_dict(m.view),
+                "owner": m.noisy.moments.owner,
+                "centres": [[name, list(shares)] for name, shares in m.noisy.moments.centres],
+                "together": [list(pair) for pair in m.noisy.moments.together],
+                "siblings": [list(pair) for pair in m.noisy.moments.siblings],
+                "clip": m.noisy.moments.clip,
+                "scale": m.noisy.moments.scale,
+                "sigma": m.noisy.sigma,
+            }
+            for m in release.moments
         ],
         "selected": [
             {
@@ -93,7 +107,20 @@ def _release_from_dict(data: dict[str, Any], arrays: Mapping[str, Any]) -> Relea
         ],
         discovered=[Discovered(**d) for d in data["discovered"]],
         summed_by_unit=[_unit_sum(b, arrays[f"bagged/{i}"]) for i, b in enumerate(data.get("bagged", ()))],
+        moments=[_moments(m, arrays[f"moments/{i}"]) for i, m in enumerate(data.get("moments", ()))],
     )
+
+
+def _moments(data: dict[str, Any], values: Any) -> MeasuredMoments:
+    moments = UnitMoments(
+        data["owner"],
+        tuple((name, tuple(shares)) for name, shares in data["centres"]),
+        tuple((a, b) for a, b in data["together"]),
+        tuple((a, b) for a, b in data["siblings"]),
+        data["clip"],
+        data["scale"],
+    )
+    return MeasuredMoments(data["what"], _view_from_dict(data["view"]), NoisyMoments(moments, values, data["sigma"]))
 
 
 def _unit_sum(data: dict[str, Any], counts: Any) -> MeasuredUnitSum:

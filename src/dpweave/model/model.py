@@ -229,6 +229,7 @@ def _entries(model: Model) -> dict[str, bytes]:
     arrays = {f"tables/{t}/{k}": v for t, (_, found) in states.items() for k, v in found.items()}
     arrays |= {f"measured/{i}": m.marginal.counts for i, m in enumerate(model.release.measured)}
     arrays |= {f"bagged/{i}": b.noisy.counts for i, b in enumerate(model.release.summed_by_unit)}
+    arrays |= {f"moments/{i}": m.noisy.values for i, m in enumerate(model.release.moments)}
     arrays |= {f"popularity/{t}/{k}": v for (t, k), v in model.blueprint.popularity.items()}
     links = []
     for i, (at, fit) in enumerate(model.fits.items()):

@@ -30,7 +30,7 @@ from dpweave.privacy.noise import threshold_for
 from dpweave.privacy.release import guarantees
 from dpweave.privacy.selection import sensitivity
 from dpweave.privacy.sensitivity import belonging, movement, units_of, weighed
-from dpweave.privacy.unit_sums import CLIP, on_grid
+from dpweave.privacy.unit_sums import CLIP, grid, on_grid
 from dpweave.privacy.window import Candidate
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from dpweave.plan.plan import Plan
     from dpweave.privacy.certificate import Certificate
     from dpweave.privacy.ledger import Entry
-    from dpweave.privacy.release import Discovered, Measured, MeasuredUnitSum, Release, Selected
+    from dpweave.privacy.release import Discovered, Measured, MeasuredMoments, MeasuredUnitSum, Release, Selected
     from dpweave.privacy.window import UnitSum
     from dpweave.schema.domain import View
 
@@ -106,7 +106,11 @@ def bound_certificate(certificate: Certificate, release: Release, plan: Plan) ->
 def answers_digest(release: Release) -> str:
     """Return the digest of every answer in a release, with what was asked."""
     whole = hashlib.sha256(json.dumps(release_to_dict(release), sort_keys=True, default=str).encode())
-    for counts in (*(m.marginal.counts for m in release.measured), *(b.noisy.counts for b in release.summed_by_unit)):
+    for counts in (
+        *(m.marginal.counts for m in release.measured),
+        *(b.noisy.counts for b in release.summed_by_unit),
+        *(m.noisy.values for m in release.moments),
+    ):
         plain = np.asarray(counts, dtype="<f8" if counts.dtype.kind == "f" else "<i8")
         whole.update(repr(plain.shape).encode() + plain.tobytes())
     return whole.hexdigest()
@@ -188,6 +192,7 @@ class _Costs:
         self.given = 0
         self._measured = deque(model.release.measured)
         self._sums = deque(model.release.summed_by_unit)
+        self._moments = deque(model.release.moments)
         self._selected = deque(model.release.selected)
         self._discovered = deque(model.release.discovered)
 
@@ -197,7 +202,7 @@ class _Costs:
             case "declared":
                 declared = declared_costs(self.plan).get(str(event["what"]).removeprefix("external:"))
                 return "the plan declares no such table made elsewhere" if declared is None else declared
-            case "measure" if "clip" in event:
+            case "measure" if "clip" in event and "moments" not in event:
                 keys = [(c, s, k) for c, s, k in zip(event["cliques"], event["sigma"], event["clip"], strict=True)]
                 sums = self._take(
                     self._sums,
@@ -206,6 +211,20 @@ class _Costs:
                     lambda b: ([*b.noisy.unit_sum.columns], b.noisy.sigma, b.noisy.unit_sum.clip),
                 )
                 return "no answer" if sums is None else self._of_sums(sums)
+            case "measure" if "moments" in event:
+                asked_of = (event["moments"], event["numbers"], event["clip"], event["sigma"])
+                moments = self._take(
+                    self._moments,
+                    event,
+                    [asked_of],
+                    lambda m: (
+                        [*m.noisy.moments.all_columns],
+                        len(m.noisy.values),
+                        m.noisy.moments.clip,
+                        m.noisy.sigma,
+                    ),
+                )
+                return "no answer" if moments is None else self._of_moments(moments[0])
             case "measure":
                 pairs = [(c, s) for c, s in zip(event["cliques"], event["sigma"], strict=True)]
                 found = self._take(self._measured, event, pairs, lambda m: ([*m.marginal.columns], m.marginal.sigma))
@@ -228,7 +247,7 @@ class _Costs:
 
     def left(self) -> list[str]:
         """Return the names of answers that no charge has asked for."""
-        rest: list[deque[Any]] = [self._measured, self._sums, self._selected, self._discovered]
+        rest: list[deque[Any]] = [self._measured, self._sums, self._moments, self._selected, self._discovered]
         return [*dict.fromkeys(answer.what for answers in rest for answer in answers)]
 
     def _take(self, answers: deque[Any], event: Mapping[str, Any], keys: list[Any], key: Any) -> list[Any] | None:
@@ -255,6 +274,14 @@ class _Costs:
             length = _length(one.noisy.unit_sum)
             cost += Cost({self.promise.root(one.view.base): gaussian_rho(length, one.noisy.sigma)}, {})
         return cost
+
+    def _of_moments(self, measured: MeasuredMoments) -> Cost | str:
+        units, moments = units_of(self.promise, measured.view), measured.noisy.moments
+        if units is None or not units.hold(moments.all_columns):
+            return "moments of units hold only where no other unit moves rows, and that is not so here"
+        step, most = grid(moments.clip)
+        cost = gaussian_rho(float(most), measured.noisy.sigma * step)
+        return Cost({self.promise.root(measured.view.base): cost}, {})
 
     def _of_choice(self, chosen: Selected, scale: float) -> Cost | str:
         if not chosen.weights:

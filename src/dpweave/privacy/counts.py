@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import ibis
 import numpy as np
 
-from dpweave.privacy.unit_sums import clipped_sum, clipped_sum_in_engine, share
+from dpweave.privacy.unit_sums import clipped_sum, clipped_sum_in_engine, moment_sum, share
 from dpweave.schema.covering import cover, summed
 from dpweave.schema.domain import Attribute, newcomer, parse_degree, parse_newcomer, parse_presence, parse_repetition
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from dpweave.arrays import IntArray
     from dpweave.privacy.bounding import Bounding
-    from dpweave.privacy.window import Columns, UnitSum
+    from dpweave.privacy.window import Columns, UnitMoments, UnitSum
     from dpweave.schema.codec import Codec
     from dpweave.schema.database import ForeignKey
     from dpweave.schema.domain import Path, Scalar, View
@@ -88,6 +88,19 @@ class Counts:
         chain, shape = self._bounding.promise.chain(view.base), self._shape(view, unit_sum.columns)
         sums = self._unit_sum_in_memory if self._bounding.source.embedded else self._unit_sum_in_engine
         return sums(view, unit_sum, tuple(k for _, k in chain), shape).reshape((*shape, len(unit_sum.codes)))
+
+    def unit_moments(self, view: View, moments: UnitMoments) -> IntArray:
+        """Return clipped sums of the units' second moments; in memory alone."""
+        unit = self._position(view.base, tuple(key for _, key in self._bounding.promise.chain(view.base)))
+        owner, there = (
+            self._position(view.base, (moments.owner,)),
+            self._present(view.base, *self._needs(view, moments.all_columns)),
+        )
+        rows = np.flatnonzero(unit >= 0 if there is None else (unit >= 0) & there)
+        rows = rows[np.lexsort((owner[rows], unit[rows]))]
+        codes = {name: self._seen(view.base, view.attribute[name])[rows] for name in moments.all_columns}
+        most = self._bounding.promise.bounds[view.base, moments.owner]
+        return moment_sum(unit[rows], owner[rows], codes, moments, most_rows=most)
 
     def categories(self, table: str, column: str, *, length: int) -> dict[str, int]:
         """Weight of each value of a text column: rows, or with a ``length`` above 1 the

@@ -23,10 +23,28 @@ from dpweave.privacy.accounting import (
 from dpweave.privacy.bounding import Bounding
 from dpweave.privacy.counts import Counts
 from dpweave.privacy.noise import SecureNoise, require_scale, threshold_for
-from dpweave.privacy.release import Answer, Discovered, Measured, MeasuredUnitSum, Question, Release, Selected
+from dpweave.privacy.release import (
+    Answer,
+    Discovered,
+    Measured,
+    MeasuredMoments,
+    MeasuredUnitSum,
+    Question,
+    Release,
+    Selected,
+)
 from dpweave.privacy.sensitivity import movement, units_of, weighed
-from dpweave.privacy.unit_sums import CLIP, LENGTH, checked, on_grid
-from dpweave.privacy.window import Candidate, Columns, NoisyMarginal, NoisyUnitSum, Units, UnitSum
+from dpweave.privacy.unit_sums import CLIP, LENGTH, checked, checked_moments, grid, on_grid
+from dpweave.privacy.window import (
+    Candidate,
+    Columns,
+    NoisyMarginal,
+    NoisyMoments,
+    NoisyUnitSum,
+    UnitMoments,
+    Units,
+    UnitSum,
+)
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import MAX_CELLS, Categories, View, newcomer, parse_newcomer
 
@@ -73,6 +91,11 @@ class Curator:
     def insecure(self) -> bool:
         """Whether noise comes from a known seed, for tests."""
         return self._noise.insecure
+
+    @property
+    def counts_in_memory(self) -> bool:
+        """Whether rows are counted in this process, and not by a server."""
+        return self._bounding.source.embedded
 
     @property
     def spent(self) -> Cost:
@@ -232,6 +255,49 @@ class Curator:
         self.release.summed_by_unit += [MeasuredUnitSum(what, view, unit_sum) for unit_sum in noisy]
         return noisy
 
+    def measure_moments(self, view: View, moments: UnitMoments, *, what: str, rho: float) -> NoisyMoments:
+        r"""Noisy second moments of each unit's rows over ``view``.
+
+        Formal guarantees:
+          - Sensitivity: one unit moves them by at most its length L on the grid in L2, as their sum is one of vectors
+            that depend on one unit each (Theorem 6).
+          - Cost: ``rho``, with noise :math:`\sigma = L / \sqrt{2\rho}`, paid by the protected table whose units own
+            the rows.
+          - Charged before rows are read; errors depend on the arguments alone.
+        """
+        units, sizes = self.units(view), {name: self._counts.codec(view, name).size for name in view.attribute}
+        moments = checked_moments(moments, sizes)
+        self._require_clique(view, moments.all_columns, times=0)
+        if units is None or not units.hold(moments.all_columns) or not self.counts_in_memory:
+            raise UsageError(
+                f"{what!r}: moments are counted in memory, for rows that belong to units and that no other unit moves"
+            )
+        if moments.owner != self.promise.owning.get(view.base):
+            raise UsageError(f"{what!r}: {moments.owner!r} does not say who owns rows of {view.base!r}")
+        step, most = grid(moments.clip)
+        sigma = require_scale("sigma", gaussian_sigma(float(most), rho))
+        asked = {
+            "verb": "measure",
+            "what": what,
+            "moments": list(moments.all_columns),
+            "numbers": len(moments.at[0]),
+            "clip": moments.clip,
+            "sigma": sigma / step,
+        }
+
+        def read() -> Answer:
+            exact = self._counts.unit_moments(view, moments)  # private from here ...
+            return Answer((self._noise.discrete_gaussian(exact, sigma=sigma),))  # ... to here
+
+        (whole,) = self._ask(
+            Question(asked, view, (moments,)), Cost({self.promise.root(view.base): rho}, {}), read
+        ).counts
+        _, _, together = moments.at
+        scales = np.where(np.arange(len(whole)) < together, moments.scale, 1.0)
+        noisy = NoisyMoments(moments, whole / step * scales, sigma / step)
+        self.release.moments.append(MeasuredMoments(what, view, noisy))
+        return noisy
+
     def _require_unit_sum(self, view: View, unit_sum: UnitSum) -> UnitSum:
         self._require_clique(view, unit_sum.columns, times=len(unit_sum.codes))
         for code in unit_sum.codes:
@@ -379,6 +445,19 @@ class CuratorWindow:
     ) -> tuple[NoisyUnitSum, ...]:
         """See :meth:`Curator.measure_unit_sums`."""
         return self._curator.measure_unit_sums(self.view, unit_sums, what=self.name, rho=rho, weights=weights)
+
+    @property
+    def has_moments(self) -> bool:
+        """Whether moments can be measured: rows are counted in memory, and other units move none of them."""
+        return self.units is not None and self._curator.counts_in_memory
+
+    def bound(self, key: str) -> int:
+        """How many rows of the base are counted per row that ``key`` leads to."""
+        return self._curator.promise.bounds[self.view.base, key]
+
+    def measure_moments(self, moments: UnitMoments, *, rho: float) -> NoisyMoments:
+        """See :meth:`Curator.measure_moments`."""
+        return self._curator.measure_moments(self.view, moments, what=self.name, rho=rho)
 
     def select(self, candidates: Sequence[Candidate], *, rho: float, count: int = 1) -> tuple[int, ...]:
         """See :meth:`Curator.select`."""

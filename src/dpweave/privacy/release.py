@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dpweave.arrays import IntArray
     from dpweave.privacy.ledger import Ledger
     from dpweave.privacy.promise import Promise
-    from dpweave.privacy.window import NoisyMarginal, NoisyUnitSum
+    from dpweave.privacy.window import NoisyMarginal, NoisyMoments, NoisyUnitSum
     from dpweave.schema.domain import Domain, View
 
 
@@ -73,6 +73,15 @@ class MeasuredUnitSum:
 
 
 @dataclass(frozen=True)
+class MeasuredMoments:
+    """Noisy second moments of units' rows, by the name the ledger knows the request under."""
+
+    what: str
+    view: View
+    noisy: NoisyMoments
+
+
+@dataclass(frozen=True)
 class Selected:
     """Outcome of a private choice: which of the candidates, in the order they were drawn.
 
@@ -111,6 +120,7 @@ class Release:
     selected: list[Selected] = field(default_factory=list)
     discovered: list[Discovered] = field(default_factory=list)
     summed_by_unit: list[MeasuredUnitSum] = field(default_factory=list)
+    moments: list[MeasuredMoments] = field(default_factory=list)
 
     def find(self, what: str) -> tuple[NoisyMarginal, ...]:
         """Return all marginals measured under one name."""
@@ -119,6 +129,10 @@ class Release:
     def find_unit_sums(self, what: str) -> tuple[NoisyUnitSum, ...]:
         """Return all unit sums measured under one name."""
         return tuple(b.noisy for b in self.summed_by_unit if b.what == what)
+
+    def find_moments(self, what: str) -> NoisyMoments | None:
+        """Return the moments measured under one name; None if there are none."""
+        return next((m.noisy for m in self.moments if m.what == what), None)
 
 
 def guarantees(spent: Cost, tables: tuple[str, ...], *, delta: float) -> tuple[Guarantee, ...]:

@@ -20,12 +20,12 @@ import numpy as np
 import pyarrow as pa
 
 from dpweave.errors import UsageError
-from dpweave.privacy.window import UnitSum
+from dpweave.privacy.window import UnitMoments, UnitSum
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from dpweave.arrays import IntArray
+    from dpweave.arrays import FloatArray, IntArray
     from dpweave.privacy.window import Code, Columns
 
     Weights = tuple[IntArray, IntArray]
@@ -251,3 +251,125 @@ def _had(
             count = count[keys]
         where, which = np.divmod(keys, len(found)) if len(found) > 1 else (keys, np.zeros_like(keys))
         yield where, np.array(found)[np.argsort(wanted)][which], count
+
+
+# -- second moments ----------------------------------------------------------------------------------------------------
+#
+# A row is a vector of whole numbers: 2^b at its codes, less 2^b times their shares, rounded. What UnitMoments says is
+# worked out of these exactly, as whole numbers below 2^53 are floats, in whatever order they are added. So a unit's
+# vector depends on its own rows alone, to the last bit.
+
+MOST_NUMBERS = 1 << 18
+"""Numbers in the vector of a unit."""
+
+EXACT = 52
+"""Sums of whole numbers below 2 to this are exact in floats."""
+
+
+def grid(clip: float) -> tuple[float, int]:
+    """Return the grid g for a clip of moments, and the length L that no unit's vector on it exceeds.
+
+    >>> grid(10.0)
+    (131072.0, 1310720)
+    """
+    step = 2.0 ** (21 - math.frexp(clip)[1])
+    return step, math.floor(step * clip)
+
+
+def checked_moments(moments: UnitMoments, sizes: Mapping[str, int]) -> UnitMoments:
+    """Return the question in plain numbers, or refuse it: nothing that comes after the charge may fail for it."""
+    centres = tuple((str(name), tuple(float(x) for x in shares)) for name, shares in moments.centres)
+    for name, shares in centres:
+        if len(shares) != sizes.get(name, 0) or not all(0 <= x <= 1 for x in shares):
+            raise UsageError(f"{len(shares)} shares for {name!r}: give one from 0 to 1 for each of its codes")
+    together, siblings = (tuple((str(a), str(b)) for a, b in of) for of in (moments.together, moments.siblings))
+    if strange := {c for pair in (*together, *siblings) for c in pair} - dict(centres).keys():
+        raise UsageError(f"{min(strange)!r} is paired and has no shares; give them with the others")
+    if not 1 <= sum(sizes[a] * sizes[b] for a, b in (*together, *siblings)) <= MOST_NUMBERS:
+        raise UsageError(f"give pairs of columns that have 1 to {MOST_NUMBERS:,} pairs of codes in all")
+    clip, scale = float(moments.clip), float(moments.scale)
+    if not all(SMALLEST <= x <= LARGEST for x in (clip, scale)):
+        raise UsageError(f"the clip {clip} and the scale {scale} must lie between {SMALLEST:g} and {LARGEST:g}")
+    return UnitMoments(str(moments.owner), centres, together, siblings, clip, scale)
+
+
+@np.errstate(all="ignore")  # whatever floats do with odd clips, nobody hears of it
+def moment_sum(
+    units: IntArray, owners: IntArray, codes: Mapping[str, IntArray], moments: UnitMoments, *, most_rows: int
+) -> IntArray:
+    """Add up the units' vectors, one whole number for each pair of codes.
+
+    A row is of unit ``units[i]`` and owner ``owners[i]``, both ascending, and has the ``codes``. No owner has more
+    than ``most_rows``.
+
+    Formal guarantees:
+      - Without one unit's rows, the result differs by its vector alone, of length at
+        most L of :func:`grid`: held in whole numbers.
+    """
+    step, most = grid(moments.clip)
+    out = np.zeros(len(moments.at[0]))
+    for vectors in unit_vectors(units, owners, codes, moments, most_rows=most_rows):
+        length = np.sqrt(np.square(vectors).sum(axis=1))
+        x = np.trunc(vectors * np.minimum(step, most / np.maximum(length, 1e-300))[:, None])
+        x[~(np.square(x).sum(axis=1) <= most**2)] = 0.0  # whole numbers far below 2**53, hence exact
+        out += x.sum(axis=0)
+    return out.astype(np.int64)
+
+
+def unit_vectors(
+    units: IntArray, owners: IntArray, codes: Mapping[str, IntArray], moments: UnitMoments, *, most_rows: int
+) -> Iterator[FloatArray]:
+    """Each unit's vector before it is clipped, some units at a time; arguments as for :func:`moment_sum`."""
+    one, two, together = moments.at
+    unscaled = np.where(np.arange(len(one)) < together, 1 / moments.scale, 1.0)
+    bits = max(min(10, (EXACT - 2 * int(most_rows).bit_length()) // 2), 0)
+    first = np.flatnonzero(np.diff(owners, prepend=-1))
+    rows, whose = np.diff(np.append(first, len(owners))), units[first]
+    at_once = max(BLOCK // max(len(one), sum(len(s) for _, s in moments.centres) ** 2), 1)
+    unfinished = np.zeros((0, len(one)))
+    for start in range(0, len(first), at_once):
+        block = slice(start, start + at_once)
+        vectors = np.empty((len(first[block]), len(one)))
+        for n in np.unique(rows[block]):
+            some = np.flatnonzero(rows[block] == n)
+            products, sums = _products(first[block][some], n, codes, moments, bits)
+            vectors[some, :together] = products[:, one[:together], two[:together]]
+            i, j = one[together:], two[together:]
+            between = sums[:, i] * sums[:, j] - products[:, i, j]
+            vectors[some, together:] = np.floor(between / max(n - 1, 1))
+        new = np.flatnonzero(np.diff(whose[block], prepend=-1))
+        found = np.add.reduceat(vectors, new, axis=0)
+        if len(unfinished) and whose[start] == whose[start - 1]:
+            found[0] += unfinished[0]
+        elif len(unfinished):
+            yield unfinished * unscaled / 4.0**bits
+        yield found[:-1] * unscaled / 4.0**bits
+        unfinished = found[-1:]
+    yield unfinished * unscaled / 4.0**bits
+
+
+def _products(
+    first: IntArray, n: int, codes: Mapping[str, IntArray], moments: UnitMoments, bits: int
+) -> tuple[FloatArray, FloatArray]:
+    """Sums over the ``n`` rows from each ``first`` one on: of rows times themselves, and of rows."""
+    width = sum(len(shares) for _, shares in moments.centres)
+    products, sums = np.zeros((len(first), width, width)), np.zeros((len(first), width))
+    step = max(BLOCK // (len(first) * width), 1)
+    for start in range(0, n, step):
+        at = first[:, None] + np.arange(start, min(start + step, n))
+        z = _rows({name: codes[name][at.ravel()] for name in moments.all_columns}, moments, bits).reshape(
+            (*at.shape, width)
+        )
+        products += np.matmul(z.transpose(0, 2, 1), z)
+        sums += z.sum(axis=1)
+    return products, sums
+
+
+def _rows(codes: Mapping[str, IntArray], moments: UnitMoments, bits: int) -> FloatArray:
+    """Rows as vectors of whole numbers, times 2^bits."""
+    parts = []
+    for name, shares in moments.centres:
+        part = np.tile(-np.rint(np.array(shares) * 2.0**bits), (len(codes[name]), 1))
+        part[np.arange(len(part)), np.minimum(codes[name], len(shares) - 1)] += 2.0**bits
+        parts.append(part)
+    return np.concatenate(parts, axis=1)

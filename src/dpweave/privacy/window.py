@@ -89,6 +89,62 @@ class NoisyUnitSum:
 Noisy = NoisyMarginal | NoisyUnitSum
 
 
+@dataclass(frozen=True)
+class UnitMoments:
+    r"""What rows of one owner have in common, and with their owner: second moments, with noise for whole units.
+
+    ``centres`` are columns of a view, each with a share :math:`\pi` for every code. Row r is the vector
+    :math:`z_r`: 1 at its code of each column, 0 elsewhere, less these shares. The rows of one owner are those
+    whose key ``owner`` leads to the same row, :math:`n_p` of owner p. For ``together``, pairs of columns, and
+    ``siblings``, pairs too, the numbers of all their codes are
+
+    .. math:: T_u = \sum_{r} z_r z_r^\top, \qquad
+       S_u = \sum_p \frac{1}{n_p - 1} \sum_{r \ne s} z_r z_s^\top,
+
+    over the rows and owners of unit u, those of T divided by the ``scale``. If all of them together are longer than
+    the ``clip``, they are scaled down to it, and then added up over units. A column paired with itself gives the upper
+    half of its matrix.
+    """
+
+    owner: str
+    centres: tuple[tuple[str, tuple[float, ...]], ...]
+    together: tuple[tuple[str, str], ...]
+    siblings: tuple[tuple[str, str], ...]
+    clip: float
+    scale: float = 1.0
+
+    @property
+    def all_columns(self) -> Columns:
+        """All columns that it looks at."""
+        return tuple(name for name, _ in self.centres)
+
+    @property
+    def at(self) -> tuple[IntArray, IntArray, int]:
+        """Where in :math:`z_r` the two codes of each number lie, those of ``together``
+        first, and how many those are.
+        """
+        first = np.cumsum([0, *(len(shares) for _, shares in self.centres)])
+        place = {n: np.arange(a, b) for (n, _), a, b in zip(self.centres, first[:-1], first[1:], strict=True)}
+        one: list[IntArray] = [first[:0]]
+        two: list[IntArray] = [first[:0]]
+        for a, b in (*self.together, *self.siblings):
+            i, j = (x.ravel() for x in np.meshgrid(place[a], place[b], indexing="ij"))
+            one.append(i[i <= j] if a == b else i)
+            two.append(j[i <= j] if a == b else j)
+        return np.concatenate(one), np.concatenate(two), sum(map(len, one[: len(self.together) + 1]))
+
+
+@dataclass(frozen=True)
+class NoisyMoments:
+    """Numbers of :class:`UnitMoments` in the order of its pairs, with noise of scale ``sigma`` in each, and of so
+    much times the scale in those of ``together``.
+    """
+
+    moments: UnitMoments
+    values: FloatArray
+    sigma: float
+
+
 LARGE = 3.0
 """A unit is large that has this many times the mean number of rows: of units whose rows
 go on by chance, one in twenty has more.

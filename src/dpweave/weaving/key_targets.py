@@ -201,8 +201,8 @@ def repeat_pairs(state: WeavingState, name: str, *, share: float, error: float) 
         owner=owners[rows],
         target=targets[rows],
         place=_agreement(state, state.plan.table[name], foreign)[0][rows],
-        kind=_alike([state.seen(name, a)[rows] for _, a in relation.left], len(rows)),
-        target_kind=_alike(right, state.rows[foreign.target]),
+        kind=alike([state.seen(name, a)[rows] for _, a in relation.left], len(rows)),
+        target_kind=alike(right, state.rows[foreign.target]),
         seen=rank < state.plan.promise.bounds[name, owning],
     )
     found = repeat(pairs, share=share, error=error, rng=rng)
@@ -210,7 +210,7 @@ def repeat_pairs(state: WeavingState, name: str, *, share: float, error: float) 
     return found
 
 
-def _alike(codes: Sequence[IntArray], rows: int) -> IntArray:
+def alike(codes: Sequence[IntArray], rows: int) -> IntArray:
     """Number rows by what they have in common: one number for each combination of codes."""
     label = np.zeros(rows, dtype=np.int64)
     for column in codes:
@@ -267,10 +267,10 @@ def _kinds(state: WeavingState, name: str, key: ForeignKey, group: IntArray) -> 
     found = [r for r in state.plan.compile().relations if (r.table, r.key, r.joint) == (name, key.name, None)]
     rows, left = state.rows[name], [a for r in found for _, a in r.left]
     right = [Attribute(a.column, a.path[1:]) for r in found for _, a in r.right]
-    yield lambda _: _alike([group, *(state.seen(name, a) for a in left)], rows)
-    targets = _alike([state.seen(key.target, a) for a in right], state.rows[key.target])
-    yield lambda ends: _alike([group, np.append(targets, 0)[ends]], rows)
-    yield lambda _: _alike([group, *(state.seen(name, a) for a in left if not a.path)], rows)
+    yield lambda _: alike([group, *(state.seen(name, a) for a in left)], rows)
+    targets = alike([state.seen(key.target, a) for a in right], state.rows[key.target])
+    yield lambda ends: alike([group, np.append(targets, 0)[ends]], rows)
+    yield lambda _: alike([group, *(state.seen(name, a) for a in left if not a.path)], rows)
     yield lambda _: group
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from dpweave.arrays import FloatArray, IntArray
     from dpweave.plan.relations import Relation
+    from dpweave.privacy.window import NoisyMoments
     from dpweave.weaving.blueprint import Blueprint
     from dpweave.weaving.drawn_rows import DrawnRows
     from dpweave.weaving.state import WeavingState
@@ -28,6 +29,7 @@ class Unlinked:
     """A relation whose turn has come. Whoever knows its links puts them here; else they are made at random.
 
     ``pairs`` are (left, right) row positions of the ``problem``, and ``fit`` is what they were drawn from, if anything.
+    ``siblings`` are measured moments of what rows of one owner have in common.
     """
 
     relation: Relation
@@ -36,6 +38,7 @@ class Unlinked:
     rng: np.random.Generator
     pairs: IntArray | None = None
     fit: object = None
+    siblings: NoisyMoments | None = None
 
 
 class LinkProblems:

@@ -1,9 +1,10 @@
-"""Which rows come together in one unit: those that lead to each other there (a
-household has the father of its child).
+"""Which rows come together in one unit: those that have in common what rows of one owner have, and those that lead to
+each other there (a household has the father of its child).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Self
@@ -14,11 +15,21 @@ from dpweave.arrays import running_number
 from dpweave.links.link_fit import LinkFit
 from dpweave.links.row_types import RowTypes
 from dpweave.links.wiring.exchange import Effort, exchange
+from dpweave.links.wiring.exchange_for_siblings import CodedVectors, SiblingMoments, exchange_for_siblings
 from dpweave.links.wiring.unit_members import Members, Moves, Seekers, choose_members, draw_partners
 from dpweave.links.wiring.wire import wire
 from dpweave.links.wiring.within_groups import UnitGroups, assign_within_groups
+from dpweave.measure.sibling_moments import (
+    OWNERS_LOOKED_AT,
+    Clipped,
+    Found,
+    beyond_noise,
+    matrices,
+    symmetric_beyond_noise,
+)
 from dpweave.schema.domain import Attribute
 from dpweave.weaving.acyclic_keys import ordered_codes, time_along_links
+from dpweave.weaving.key_targets import alike
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,12 +39,81 @@ if TYPE_CHECKING:
     from dpweave.links.wiring.exchange import Exchanges
     from dpweave.links.wiring.unit_members import LogOddsTable
     from dpweave.plan.relations import Relation
+    from dpweave.privacy.window import NoisyMoments, UnitMoments
     from dpweave.weaving.state import Mask, WeavingState
 
     Fits = Mapping[tuple[str, str], object]
 
+_TURNS = 3
+"""How often rows are exchanged for siblings: after a turn, the clip would take something else from the copy."""
 _EFFORT = Effort(rounds=6, patience=0)
 """At most so many rows may leave one unit for want of room."""
+
+
+def shuffle_among_alike(state: WeavingState, relation: Relation) -> None:
+    """Let rows change places at random between owners that agree in all columns, so that no owner has more of a mix
+    than chance gives: rounding deals rows of one kind out evenly. Counts over rows and owners stay as they are.
+    """
+    links = state.links[relation.table, relation.key]
+    rows = np.flatnonzero(links >= 0)
+    columns = [state.seen(relation.target, Attribute(a.column, a.path[1:])) for _, a in relation.right]
+    kind = alike(columns, state.rows[relation.target])[links[rows]]
+    by_chance = state.rng("shuffle", relation.table, relation.key).random(len(rows))
+    links[rows[np.argsort(kind, kind="stable")]] = links[rows[np.lexsort((by_chance, kind))]]
+
+
+def bring_siblings(state: WeavingState, relation: Relation, noisy: NoisyMoments, *, measured: float) -> Found | None:
+    """Let rows exchange owners as far as noise lets it be seen that rows of one owner have something in common.
+
+    ``measured`` is the number of real rows in the moments. Every owner keeps its number of rows, every row its values.
+    What the clip took from real units is what it would take from the copy's. Returns what real rows of one owner have
+    in common; None without rows.
+    """
+    links = state.links[relation.table, relation.key]
+    rows = np.flatnonzero(links >= 0)
+    if len(rows) < 2:
+        return None
+    target = relation.target
+    left, right = dict(relation.left), dict(relation.right)
+    own = [(state.seen(relation.table, left[n])[rows], shares) for n, shares in noisy.moments.centres if n in left]
+    theirs = [
+        (state.seen(target, Attribute(right[n].column, right[n].path[1:])), shares)
+        for n, shares in noisy.moments.centres
+        if n in right
+    ]
+    x = CodedVectors.of([c for c, _ in own], [s for _, s in own], len(rows))
+    y = CodedVectors.of([c for c, _ in theirs], [s for _, s in theirs], state.rows[target])
+    counted = np.bincount(links[rows], minlength=state.rows[target])
+    shown = np.minimum(counted, state.plan.promise.bounds[relation.table, relation.key]) / np.maximum(counted, 1)
+    scale = float((shown * counted).sum()) / measured
+    asked = matrices(noisy.moments, noisy.values * scale, len(x.centre))
+    sigma = noisy.sigma * scale
+    rng = state.rng("siblings", relation.table, relation.key)
+    for _ in range(_TURNS):
+        now = SiblingMoments.of(x, y, links[rows], shown)
+        clipped = _clipped(state, relation, rows, noisy.moments)
+        lost = matrices(noisy.moments, clipped.lost, len(x.centre))
+        off = math.hypot(sigma, clipped.chance(noisy.moments))  # units are a sample, too
+        siblings = symmetric_beyond_noise(asked.siblings - now.off + lost.siblings, off)
+        owners = beyond_noise(asked.owners - now.off_owners + lost.owners, sigma * noisy.moments.scale)
+        if not siblings.factors and not owners.factors:
+            break
+        moments = now.aiming_at(siblings.matrix, owners.matrix, weight=noisy.moments.scale**-2)
+        links[rows] = exchange_for_siblings(links[rows], (), moments, rng=rng)
+    return symmetric_beyond_noise(asked.siblings + lost.siblings, off)
+
+
+def _clipped(state: WeavingState, relation: Relation, rows: IntArray, moments: UnitMoments) -> Clipped:
+    """What the clip would do to the moments of the copy, by what it does to some units."""
+    units, links = state.units(relation.table)[rows], state.links[relation.table, relation.key][rows]
+    every = np.unique(units)
+    some = np.flatnonzero(units <= every[min(len(every), OWNERS_LOOKED_AT) - 1])
+    some = some[np.lexsort((links[some], units[some]))]
+    left, right = dict(relation.left), dict(relation.right)
+    codes = {n: state.seen(relation.table, left[n] if n in left else right[n])[rows[some]] for n, _ in moments.centres}
+    bound = state.plan.promise.bounds[relation.table, relation.key]
+    found = Clipped.of(units[some], links[some], codes, moments, bound=bound)
+    return found.times(len(every) / max(min(len(every), OWNERS_LOOKED_AT), 1))
 
 
 def make_room(state: WeavingState, own: Relation, fits: Fits) -> None:

@@ -23,7 +23,7 @@ from dpweave.weaving.key_targets import (
 from dpweave.weaving.link_problems import LinkProblems, Unlinked
 from dpweave.weaving.rule_repair import obey
 from dpweave.weaving.state import WeavingState
-from dpweave.weaving.unit_composition import make_room, move_in
+from dpweave.weaving.unit_composition import bring_siblings, make_room, move_in, shuffle_among_alike
 from dpweave.weaving.values import Values
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dpweave.arrays import IntArray
+    from dpweave.measure.sibling_moments import Found
     from dpweave.plan.relations import Relation
     from dpweave.schema.database import ForeignKey
     from dpweave.weaving.blueprint import Blueprint
@@ -62,6 +63,8 @@ class Weaver:
         self._problems = LinkProblems(blueprint, self._state, self._rows)
         self.fits = dict(fits or {})
         """What is known of the links of each relation, by (table, key)."""
+        self.siblings: dict[str, Found] = {}
+        """What rows of one owner have in common, by relation, where that was asked."""
         self.repairs: dict[str, int] = {}
         """How many rows each constraint changed, and how many fall short of repeating a pair."""
 
@@ -164,10 +167,11 @@ class Weaver:
         rng = self._state.rng("link", relation.table, relation.key)
         names = [relation.key] if relation.joint is None else [relation.joint, relation.key]
         problem, rows = self._problems.problem(relation)
-        learned = None
+        learned = siblings = None
         if problem is not None:
             degrees = self._problems.degrees(relation, problem, rows, rng)
             yield (unlinked := Unlinked(relation, problem, degrees, rng))
+            siblings = unlinked.siblings
             if unlinked.fit is not None:
                 self.fits[relation.table, relation.key] = unlinked.fit
             if unlinked.pairs is not None:
@@ -188,6 +192,12 @@ class Weaver:
                     weights=self._blueprint.popularity.get((relation.table, name)),
                     rng=rng,
                 )
+        if problem is not None and relation.is_owned and relation.kind == "one-to-many":
+            shuffle_among_alike(self._state, relation)
+        if problem is not None and siblings is not None:
+            found = bring_siblings(self._state, relation, siblings, measured=problem.links_measured)
+            if found is not None:
+                self.siblings[f"{relation.table}.{relation.key}"] = found
         self._bring_together(relation)
         for name in names:
             if self._plan.table[relation.table].key[name].within:

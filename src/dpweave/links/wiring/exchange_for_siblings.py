@@ -1,0 +1,173 @@
+r"""Rows exchanged between owners until what rows of one owner have in common is what was measured.
+
+Row i is a vector :math:`x_i` over the codes of its columns, owner p one :math:`y_p`, both centred. With :math:`X_p` the
+sum over its :math:`n_p` rows,
+
+.. math:: S = \sum_p \frac{w_p}{n_p - 1} \Bigl(X_p X_p^\top - \sum_{i \in p} x_i x_i^\top\Bigr), \qquad
+   T = \sum_p w_p\, y_p X_p^\top,
+
+where :math:`w_p` is the share of the owner's rows that bounds show. The loss is how far both are off what they should
+be, :math:`\lVert S - \hat S \rVert^2 + \omega \lVert T - \hat T \rVert^2`, with the weight ω
+that the noise of both calls for. Where rows i of p and j of q change places, with
+:math:`d = x_j - x_i` and :math:`g = \frac{w_p}{n_p - 1} (X_p - x_i) - \frac{w_q}{n_q - 1} (X_q - x_j)`, S changes by
+:math:`d g^\top + g d^\top` and T by :math:`(w_p y_p - w_q y_q)\, d^\top`. So the change of the loss needs no count.
+Every owner keeps its number of rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from dpweave.links.wiring.exchange import Effort, exchange
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from dpweave.arrays import FloatArray, IntArray
+    from dpweave.links.wiring.exchange import Constraint, Exchanges
+
+PAIRS = 1 << 14
+"""Exchanges that a round looks at, at most."""
+LOOKS_PER_ROW = 60
+"""How often a row is looked at, at most: a limit on time. Most exchanges end before, when rounds bring little."""
+ENOUGH = 0.005
+"""Part of the loss that looking at every row must take away for the next look."""
+
+
+@dataclass(frozen=True)
+class CodedVectors:
+    """Rows as vectors, made when they are needed: 1 at the code of each column, less the ``centre``."""
+
+    codes: IntArray
+    """Where the code of each column lies in the vector, rows by columns."""
+    centre: FloatArray
+
+    @classmethod
+    def of(cls, columns: Sequence[IntArray], centres: Sequence[Sequence[float]], rows: int) -> Self:
+        """Rows by the codes of their ``columns``, with a share for each code."""
+        first = np.cumsum([0, *map(len, centres)])[:-1]
+        codes = [np.minimum(c, len(s) - 1) + at for c, s, at in zip(columns, centres, first, strict=True)]
+        stacked = np.stack(codes, axis=1) if codes else np.zeros((rows, 0))
+        return cls(stacked.astype(np.int32), np.concatenate([np.zeros(0), *centres]).astype(np.float32))
+
+    def at(self, rows: IntArray) -> FloatArray:
+        """Vectors of some rows."""
+        out = np.tile(-self.centre, (len(rows), 1))
+        out[np.arange(len(rows))[:, None], self.codes[rows]] += np.float32(1.0)  # no row has a place twice
+        return out
+
+    def blocks(self) -> Iterator[IntArray]:
+        """All rows, some at a time."""
+        rows = np.arange(len(self.codes))
+        yield from (rows[i : i + PAIRS] for i in range(0, len(rows), PAIRS))
+
+
+@dataclass(frozen=True)
+class SiblingMoments:
+    """Moments of rows ``x`` and owners ``y``, and how far they are ``off`` what they should be."""
+
+    x: CodedVectors
+    y: CodedVectors
+    shown: FloatArray
+    """Share of each owner's rows that bounds show."""
+    per_sibling: FloatArray
+    """Weight of each owner's pairs of rows."""
+    sums: FloatArray
+    off: FloatArray
+    off_owners: FloatArray
+    weight: float = 1.0
+    """Of what is off with owners."""
+
+    @classmethod
+    def of(cls, x: CodedVectors, y: CodedVectors, owner: IntArray, shown: FloatArray) -> Self:
+        """Moments of rows ``x``, each of an ``owner`` among ``y``; ``shown`` is the share of an owner's rows that
+        bounds show.
+        """
+        rows = np.bincount(owner, minlength=len(shown))
+        per_sibling = np.where(rows > 1, shown / np.maximum(rows - 1, 1), 0.0)
+        sums: FloatArray = np.zeros((len(shown), len(x.centre)), dtype=np.float32)
+        for column in x.codes.T:
+            place = np.multiply(owner, len(x.centre)) + column
+            sums += np.bincount(place, minlength=sums.size).reshape(sums.shape)
+        sums -= np.multiply.outer(rows, x.centre).astype(np.float32)
+        siblings, owners = np.zeros((len(x.centre),) * 2), np.zeros((len(y.centre), len(x.centre)))
+        for some in x.blocks():
+            mine = x.at(some)
+            siblings -= mine.T @ (mine * per_sibling[owner[some]][:, None])
+        for some in y.blocks():
+            siblings += sums[some].T @ (sums[some] * per_sibling[some][:, None])
+            owners += (y.at(some) * shown[some][:, None]).T @ sums[some]
+        return cls(x, y, shown, per_sibling, sums, siblings, owners)
+
+    def aiming_at(self, siblings: FloatArray, owners: FloatArray, *, weight: float) -> Self:
+        """The same rows, which should have so much more in common than they have."""
+        return replace(self, off=-siblings, off_owners=-owners, weight=weight)
+
+    @property
+    def loss(self) -> float:
+        """Square of how far moments are off."""
+        return float(np.square(self.off).sum() + self.weight * np.square(self.off_owners).sum())
+
+    def propose(self, ends: IntArray, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+        """Draw pairs of rows."""
+        some, pairs = rng.permutation(len(ends)), min(PAIRS, len(ends) // 2)
+        return some[:pairs], some[pairs : 2 * pairs]
+
+    def change(self, some: Exchanges) -> FloatArray:
+        """By how much each exchange changes the loss, made alone."""
+        mine, theirs = self.x.at(some.one), self.x.at(some.two)
+        d = theirs - mine
+        g = (self.sums[some.ends] - mine) * self.per_sibling[some.ends][:, None]
+        g -= (self.sums[some.others] - theirs) * self.per_sibling[some.others][:, None]
+        h = self._shown_owners(some)
+        square = _dot(d, d)
+        change = 4 * _dot(g @ self.off, d) + 2 * square * _dot(g, g) + 2 * _dot(d, g) ** 2
+        return np.asarray(change + self.weight * (2 * _dot(h @ self.off_owners, d) + square * _dot(h, h)))
+
+    def conflicts(self, some: Exchanges) -> None:  # noqa: ARG002
+        """None: what many exchanges do together is worked out before they are made."""
+        return
+
+    def most(self, some: Exchanges) -> int:
+        """All of them."""
+        return len(some.one)
+
+    def after(self, some: Exchanges) -> tuple[Self, float]:
+        """Work out anew what owners have whose rows moved."""
+        mine, theirs = self.x.at(some.one), self.x.at(some.two)
+        sums = self.sums.copy()
+        np.add.at(sums, some.ends, theirs - mine)
+        np.add.at(sums, some.others, mine - theirs)
+        touched = np.unique(np.append(some.ends, some.others))
+        weight = self.per_sibling[touched][:, None]
+        off = self.off + sums[touched].T @ (sums[touched] * weight)
+        off -= self.sums[touched].T @ (self.sums[touched] * weight)
+        # A row's own square counts with the weight of its owner.
+        moved = (self.per_sibling[some.others] - self.per_sibling[some.ends])[:, None]
+        off -= mine.T @ (mine * moved) - theirs.T @ (theirs * moved)
+        owners = self.off_owners + self._shown_owners(some).T @ (theirs - mine)
+        found = replace(self, sums=sums, off=off, off_owners=owners)
+        return found, found.loss - self.loss
+
+    def _shown_owners(self, some: Exchanges) -> FloatArray:
+        one, two = self.y.at(some.ends), self.y.at(some.others)
+        return np.asarray(one * self.shown[some.ends][:, None] - two * self.shown[some.others][:, None])
+
+
+def _dot(a: FloatArray, b: FloatArray) -> FloatArray:
+    return np.asarray(np.einsum("ij,ij->i", a, b))
+
+
+def exchange_for_siblings(
+    owner: IntArray, keep: Sequence[Constraint], moments: SiblingMoments, *, rng: np.random.Generator
+) -> IntArray:
+    """Return owners of the rows after exchanges that bring ``moments`` nearer to what they should be.
+
+    They end when looking at every row lowers the loss by next to nothing.
+    """
+    once = -(-len(owner) // (2 * PAIRS))  # rounds in which every row is looked at
+    effort = Effort(rounds=LOOKS_PER_ROW * once, patience=3 * once, enough=ENOUGH / once)
+    return exchange(owner, keep, moments, effort=effort, rng=rng).ends

@@ -1,0 +1,242 @@
+"""Second moments within units: exact, and one unit never moves them further than the clip (Theorem 6)."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter, defaultdict
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpweave.errors import UsageError
+from dpweave.privacy import unit_sums
+from dpweave.privacy.sensitivity import stays
+from dpweave.privacy.unit_sums import grid, moment_sum
+from dpweave.privacy.window import UnitMoments
+from dpweave.schema.domain import Attribute, View
+from tests.engine_counts import engine_counts, engine_order, open_frames
+from tests.oracle import World, bound, entity_neighbours, random_view, random_world, rows_by_unit
+from tests.privacy.test_unit_sums import VIEW, _curator, _rated
+
+Row = dict[str, int]
+BITS = 10
+
+
+def vectors(units: list[int], owners: list[int], rows: list[Row], moments: UnitMoments) -> dict[int, list[Fraction]]:
+    """Each unit's numbers, by the definition, over all pairs of rows: centres and divisions rounded as promised."""
+    z = [
+        [
+            Fraction((row[c] == v) * 2**BITS - round(s * 2**BITS))
+            for c, shares in moments.centres
+            for v, s in enumerate(shares)
+        ]
+        for row in rows
+    ]
+    one, two, together = moments.at
+    by_owner: dict[tuple[int, int], list[list[Fraction]]] = defaultdict(list)
+    for unit, owner, vector in zip(units, owners, z, strict=True):
+        by_owner[unit, owner].append(vector)
+    out: dict[int, list[Fraction]] = {}
+    for (unit, _), mine in by_owner.items():
+        sums = out.setdefault(unit, [Fraction(0)] * len(one))
+        for at, (j, k) in enumerate(zip(one, two, strict=True)):
+            if at < together:
+                sums[at] += sum((r[j] * r[k] for r in mine), Fraction(0))
+            elif len(mine) > 1:
+                pairs = sum(
+                    (r[j] * s[k] for i, r in enumerate(mine) for m, s in enumerate(mine) if i != m), Fraction(0)
+                )
+                sums[at] += math.floor(pairs / (len(mine) - 1))
+    scales = [Fraction(moments.scale) if at < together else 1 for at in range(len(one))]
+    return {unit: [x / s / 4**BITS for x, s in zip(numbers, scales, strict=True)] for unit, numbers in out.items()}
+
+
+def summed(found: dict[int, list[Fraction]], clip: float) -> list[int]:
+    """The clipped sum, slowly."""
+    step, most = grid(clip)
+    total: Counter[int] = Counter()
+    for numbers in found.values():
+        length = math.sqrt(sum(float(x) ** 2 for x in numbers))
+        factor = min(step, most / length) if length else 0.0
+        x = [math.trunc(float(v) * factor) for v in numbers]
+        assert sum(v * v for v in x) <= most**2
+        total.update(dict(enumerate(x)))
+    return [total[i] for i in range(len(next(iter(found.values()), [])))]
+
+
+def random_moments(rng: random.Random, columns: tuple[str, ...], size: int, owner: str) -> UnitMoments:
+    centres = tuple((c, tuple(rng.choice([0.0, 0.3, 1 / 3, 1.0]) for _ in range(size))) for c in columns)
+    pairs = [(a, b) for a in columns for b in columns]
+    siblings = tuple(rng.sample(pairs, min(2, len(pairs))))
+    return UnitMoments(
+        owner, centres, tuple(rng.sample(pairs, rng.randint(0, 1))), siblings, rng.choice([0.2, 1.0, 4.0])
+    )
+
+
+def case(seed: int) -> tuple[World, View, UnitMoments] | None:
+    """A random world with moments over columns whose rows stay, or None."""
+    rng = random.Random(seed)
+    world = random_world(rng, "entity", most=8)
+    view, columns = random_view(rng, world)
+    if not columns or not world.promise.chain(view.base) or not stays(world.promise, view, columns):
+        return None
+    return world, view, random_moments(rng, columns, world.size + 1, world.promise.chain(view.base)[0][1])
+
+
+@pytest.mark.parametrize("chunk", range(4))
+def test_no_unit_moves_moments_further_than_their_clip(chunk, monkeypatch):
+    """In the engine, on random worlds against their neighbours, however many rows are looked at together."""
+    monkeypatch.setattr(unit_sums, "BLOCK", (1 << 22, 40, 1, 300)[chunk])
+    seen = attained = 0
+    for seed in range(1000 * chunk, 1000 * chunk + 70):
+        found = case(seed)
+        if found is None:
+            continue
+        world, view, moments = found
+        with open_frames(world.rows, world.promise) as source:
+            counts, _ = engine_counts(source, world, salt=str(seed))
+            moments = of_sizes(moments, {c: counts.codec(view, c).size for c in moments.all_columns})
+            before = counts.unit_moments(view, moments)
+        for _, other in list(entity_neighbours(world.rows, world.promise))[:6]:
+            with open_frames(other, world.promise) as source:
+                there, _ = engine_counts(source, replace(world, rows=other), salt=str(seed))
+                after = there.unit_moments(view, moments)
+            moved = int(((before - after) ** 2).sum())
+            assert moved <= grid(moments.clip)[1] ** 2, (seed, view, moments)
+            seen += moved > 0
+            attained += moved > 0.99 * grid(moments.clip)[1] ** 2
+    assert seen > 4
+    assert attained > 0  # units do all_columns the clip
+
+
+def of_sizes(moments: UnitMoments, sizes: dict[str, int]) -> UnitMoments:
+    return replace(moments, centres=tuple((c, (*s, *(0.1,) * 9)[: sizes[c]]) for c, s in moments.centres))
+
+
+def test_sums_are_those_of_the_definition():
+    """Random rows, owners and units; a block may end within a unit."""
+    for seed in range(60):
+        rng = random.Random(seed)
+        owners = sorted(rng.randrange(8) for _ in range(rng.randint(1, 30)))
+        unit_of = sorted(rng.randrange(4) for _ in range(8))
+        units = [unit_of[o] for o in owners]
+        rows = [{"a": rng.randrange(3), "b": rng.randrange(3)} for _ in owners]
+        moments = random_moments(rng, ("a", "b"), 3, "o")
+        codes = {c: np.array([r[c] for r in rows]) for c in "ab"}
+        found = moment_sum(np.array(units), np.array(owners), codes, moments, most_rows=30)
+        expected = summed(vectors(units, owners, rows, moments), moments.clip)
+        assert np.abs(found - expected).max() <= len(set(units))  # where floats are rounded down, by one per unit
+
+
+def test_units_count_alike_in_one_block_and_in_many(monkeypatch):
+    """To the last bit: what a unit adds never depends on which rows are looked at beside it."""
+    rng = np.random.default_rng(0)
+    owners = np.sort(rng.integers(0, 60, 400))
+    units = owners // 7
+    codes = {"a": rng.integers(0, 4, 400), "b": rng.integers(0, 3, 400)}
+    moments = UnitMoments(
+        "o", (("a", (0.1, 0.2, 0.3, 0.4)), ("b", (0.3, 0.3, 0.4))), (("a", "b"),), (("a", "a"), ("a", "b")), 2.5
+    )
+    once = moment_sum(units, owners, codes, moments, most_rows=400)
+    for block in (1, 50, 1000):
+        monkeypatch.setattr(unit_sums, "BLOCK", block)
+        assert (moment_sum(units, owners, codes, moments, most_rows=400) == once).all()
+    alone = [
+        moment_sum(
+            units[units == u], owners[units == u], {c: v[units == u] for c, v in codes.items()}, moments, most_rows=400
+        )
+        for u in range(9)
+    ]
+    assert (sum(alone) == once).all()
+    assert all((x**2).sum() <= grid(2.5)[1] ** 2 for x in alone)
+    assert any((x**2).sum() > 0.99 * grid(2.5)[1] ** 2 for x in alone)
+
+
+def test_a_vector_that_floats_would_make_too_long_counts_for_nothing(monkeypatch):
+    monkeypatch.setattr(unit_sums.np, "trunc", lambda x: 1.01 * x)
+    nobody = np.zeros(6, dtype=np.int64)
+    moments = UnitMoments("o", (("a", (0.5, 0.5)),), (), (("a", "a"),), 1e-3)
+    assert not moment_sum(nobody, nobody, {"a": np.arange(6) % 2}, moments, most_rows=6).any()
+
+
+def test_large_owners_stay_exact():
+    """With a million rows centres are coarser, so that whole numbers stay below what floats hold exactly."""
+    rows = 200_000
+    codes, nobody = {"a": np.arange(rows) % 2}, np.zeros(rows, dtype=np.int64)
+    moments = UnitMoments("o", (("a", (0.5, 0.5)),), (), (("a", "a"),), 1e3)
+    found = moment_sum(nobody, nobody, codes, moments, most_rows=10**6) / grid(1e3)[0]
+    # Half of each: all pairs of rows but a row with itself disagree by chance, so -(n/4)/(n-1) beside none at all.
+    assert found == pytest.approx([-0.25, 0.25, -0.25], abs=1e-3)
+
+
+# -- through the Curator -----------------------------------------------------------------------------------------------
+
+OWN = UnitMoments("user", (("x", (0.3, 0.3, 0.4)), ("who", (0.5, 0.5, 0.0))), (("who", "x"),), (("x", "x"),), 1.5)
+
+
+def test_the_owner_of_the_rows_pays_and_the_release_has_the_answer():
+    curator = _curator(_rated())
+    window = curator.window(VIEW, name="links", unit_sums=True)
+    noisy = window.measure_moments(OWN, rho=0.2)
+    assert dict(curator.spent.rho) == {"users": 0.2}
+    step, most = grid(OWN.clip)
+    assert noisy.sigma == pytest.approx(most / step / math.sqrt(0.4))
+    assert noisy.values.shape == (9 + 6,)
+    assert curator.release.find_moments("links") is noisy
+    assert curator.release.find_moments("others") is None
+
+
+def test_nothing_is_charged_for_what_is_refused():
+    curator = _curator(_rated())
+
+    class Sly(UnitMoments):
+        @property
+        def all_columns(self) -> tuple[str, ...]:
+            return ()
+
+    bad = [
+        *(replace(OWN, clip=clip) for clip in (0.0, -1.0, math.inf, math.nan, 1e200)),
+        *(replace(OWN, scale=scale) for scale in (0.0, -1.0, math.inf, math.nan)),
+        replace(OWN, together=(), siblings=()),
+        replace(OWN, owner="movie"),
+        replace(OWN, owner=""),
+        replace(OWN, siblings=(("x", "what"),)),
+        replace(OWN, centres=(("x", (0.5, 0.5)), OWN.centres[1])),
+        replace(OWN, centres=(("x", (0.5, 0.5, 1.5)), OWN.centres[1])),
+        replace(OWN, centres=(("x", (0.5, 0.5, math.nan)), OWN.centres[1])),
+        replace(OWN, centres=(*OWN.centres, ("nobody", (1.0,)))),
+        replace(OWN, centres=(*OWN.centres, OWN.centres[0])),
+    ]
+    for moments in bad:
+        with pytest.raises(UsageError):
+            curator.measure_moments(VIEW, moments, what="links", rho=0.1)
+    with pytest.raises(UsageError):
+        curator.measure_moments(VIEW, OWN, what="links", rho=1e-30)
+    with pytest.raises(UsageError, match="no other unit moves"):
+        curator.measure_moments(
+            View.of_table("users", ("x",)), replace(OWN, centres=OWN.centres[:1], together=()), what="u", rho=0.1
+        )
+    with pytest.raises(UsageError, match="no other unit moves"):
+        _curator(_rated(8, "record")).measure_moments(VIEW, OWN, what="links", rho=0.1)
+    assert not curator.spent.rho
+    sly = Sly(OWN.owner, OWN.centres, OWN.together, OWN.siblings, OWN.clip)
+    assert type(curator.measure_moments(VIEW, sly, what="links", rho=0.1).moments) is UnitMoments
+
+
+def test_engines_agree_with_the_definition():
+    world = _rated(5)
+    view = View("ratings", (("x", Attribute("x")), ("who", Attribute("x", ("user",)))))
+    with open_frames(world.rows, world.promise) as source:
+        counts, bounding = engine_counts(source, world, salt="s")
+        truth = bound(world.rows, world.promise, engine_order(bounding, world.rows))
+        moments = of_sizes(OWN, {c: counts.codec(view, c).size for c in OWN.all_columns})
+        found = counts.unit_moments(view, moments)
+    by_unit = rows_by_unit(truth, world.promise, view, ("x", "who"))
+    flat = [(unit, {"x": x, "who": who}) for unit, mine in sorted(by_unit.items()) for x, who in mine]
+    assert len(flat) == 150  # five of some seven ratings of each
+    units = [unit for unit, _ in flat]
+    expected = summed(vectors(units, units, [row for _, row in flat], moments), moments.clip)
+    assert np.abs(found - expected).max() <= 30
