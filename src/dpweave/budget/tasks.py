@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from dpweave.plan.workloads import Joined
 
 
+SIBLINGS = ":siblings"
+"""Ends the names of questions about rows of one owner."""
+
+
 @dataclass(frozen=True)
 class Task:
     """One thing to spend on. ``group`` is the share it belongs to."""
@@ -98,7 +102,7 @@ def popularity_task(relation: Relation) -> Task:
 
 def siblings_task(relation: Relation) -> Task:
     """Return the part of that task that asks what rows of one owner have in common."""
-    return Task("links", relation.table, f"{relation.key}:siblings")
+    return Task("links", relation.table, f"{relation.key}{SIBLINGS}")
 
 
 def is_category(plan: CompiledPlan, task: Task) -> bool:

@@ -16,6 +16,7 @@ from dpweave import chosen
 from dpweave.budget.allocation import Allocation, allocate, declared_costs
 from dpweave.budget.priorities import many, moved
 from dpweave.budget.tasks import (
+    SIBLINGS,
     Task,
     favoured,
     is_category,
@@ -143,11 +144,19 @@ def _spendings(plan: Plan, allocation: Allocation) -> tuple[Spending, ...]:
             task.item,
             rho,
             rho / allocation.rho,
-            touched(compiled, task),
-            _sigma(compiled, task, rho),
+            touched(compiled, of),
+            _sigma(compiled, of, rho),
         )
-        for task, rho in allocation.tasks.items()
+        for of in allocation.tasks
+        for task, rho in _split(allocation, of)
     )
+
+
+def _split(allocation: Allocation, task: Task) -> list[tuple[Task, float]]:
+    """A task with its share, and what of a relation's is for what rows of one owner have in common."""
+    own = allocation.siblings.get(task)
+    found = [(task, allocation.for_links(task))]
+    return found if own is None else [*found, (replace(task, item=f"{task.item}{SIBLINGS}"), own)]
 
 
 def _sigma(plan: CompiledPlan, task: Task, rho: float) -> float | None:

@@ -7,6 +7,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from dpweave import chosen
+from dpweave.budget.tasks import SIBLINGS
 from dpweave.plan.compiled import DEFAULT_METHOD
 from dpweave.privacy.certificate import said_of_sizes
 from dpweave.schema.domain import parse_newcomer, parse_repetition
@@ -167,7 +168,9 @@ def task_words(s: Spending) -> str:
         "tables": "columns of",
         "links": "links of",
     }
-    again, led = parse_repetition(s.item), parse_newcomer(s.item)
+    again, led, common = parse_repetition(s.item), parse_newcomer(s.item), s.item.removesuffix(SIBLINGS)
+    if common != s.item:
+        return f"rows of {s.table} with one {common}"
     name = f"{words[s.group]} {s.table}" + (f".{s.item}" if s.item else "")
     if led:
         return f"popularity of where {s.table}.{led} leads"
