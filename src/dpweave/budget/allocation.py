@@ -174,7 +174,8 @@ def _parts(plan: CompiledPlan, group: str, members: Sequence[Task], rho: float) 
 
 def _sibling_parts(plan: CompiledPlan, members: Sequence[Task]) -> list[float]:
     """Return the part of each relation that is for what rows of one owner have in common, even where it is asked."""
-    asking = [m.group == "links" and asks_for_siblings(plan, plan.relation[m.table, m.item]) for m in members]
+    relations = [plan.relation.get((m.table, m.item)) if m.group == "links" else None for m in members]
+    asking = [relation is not None and asks_for_siblings(plan, relation) for relation in relations]
     return [chosen.FOR_SIBLINGS * a / max(sum(asking), 1) for a in asking]
 
 
