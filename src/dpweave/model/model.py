@@ -24,6 +24,7 @@ from dpweave.plan.plan import Plan
 from dpweave.privacy.certificate import Certificate
 from dpweave.schema.domain import presence, repetition
 from dpweave.schema.fake_values import require_faker
+from dpweave.tables.answers import averaged
 from dpweave.tables.base import restore
 from dpweave.tables.owned_row_counts import degree_histogram, joined
 from dpweave.weaving.blueprint import Blueprint
@@ -64,11 +65,20 @@ class Model:
     """What was fitted to the links of each relation, by (table, key), so that sampling need not repeat it."""
     answers: Path | None = field(default=None, compare=False, repr=False)
     """File that keeps what was paid for until this is saved."""
+    asked: Plan | None = None
+    """The plan under which rows were asked, where the model was learned again since under another one."""
+    lineage: tuple[Mapping[str, str], ...] = ()
+    """How it came from the model of that fit: one entry for every time it was learned again."""
 
     @property
     def plan(self) -> Plan:
         """The plan with every learned domain filled in."""
         return self.blueprint.plan
+
+    @property
+    def certified_plan(self) -> Plan:
+        """The plan that the certificate is about."""
+        return self.plan if self.asked is None else self.asked
 
     @property
     def sizes(self) -> Mapping[str, float]:
@@ -167,7 +177,9 @@ def repetitions(plan: CompiledPlan, release: Release) -> dict[str, tuple[float, 
     found = {}
     for table in plan.promise.private:
         key = plan.table[table].repeating_key
-        for noisy in release.find(Task("sizes", table, repetition(key)).name) if key else ():
+        told = release.find(Task("sizes", table, repetition(key)).name) if key else ()
+        if told:
+            noisy = averaged(told)
             once, again = np.maximum(noisy.counts, 0)
             rows = max(float(once + again), 1.0)
             found[table] = float(again) / rows, noisy.sigma / rows
@@ -251,6 +263,9 @@ def _entries(model: Model) -> dict[str, bytes]:
         "release.json": json.dumps(release_to_dict(model.release), indent=1, default=str).encode(),
         "arrays.arrow": _pack(arrays),
     }
+    if model.asked is not None:
+        entries["asked.toml"] = model.asked.to_toml().encode()
+        entries["lineage.json"] = json.dumps([dict(step) for step in model.lineage], indent=1).encode()
     return entries | {f"public/{i}.arrow": _ipc(t) for i, t in enumerate(model.public.values())}
 
 
@@ -282,6 +297,8 @@ def _from_entries(manifest: dict[str, Any], entries: dict[str, bytes]) -> Model:
         release=release,
         mechanisms={t: entry["mechanism"] for t, entry in manifest["tables"].items()},
         fits=fits,
+        asked=Plan.from_toml(entries["asked.toml"].decode()) if "asked.toml" in entries else None,
+        lineage=tuple(json.loads(entries.get("lineage.json", b"[]"))),
     )
 
 

@@ -91,6 +91,10 @@ def verify(model: Model, *, ledger: str | Path | None = None) -> Verification:
         found.unbound.append("no ledger was named, so what it says was not compared")
     else:
         _compare_ledger(model.certificate, Path(ledger), found)
+    if model.lineage:
+        found.unbound.append(
+            f"it was learned again {len(model.lineage)} times from the same answers; how is not in the certificate"
+        )
     if model.certificate.insecure:
         found.unbound.append("noise came from a known seed, for tests: this protects nobody")
     return Verification(tuple(found.wrong), tuple(found.checked), tuple(found.unbound))
@@ -139,7 +143,7 @@ class _Found:
 
 def _recompute(model: Model, found: _Found) -> None:
     """Work out every cost from answers and promise, and everything that the certificate concludes from costs."""
-    certificate, promise = model.certificate, model.plan.promise
+    certificate, promise = model.certificate, model.certified_plan.promise
     costs = _Costs(model)
     total, unanswered, unweighed = Cost.zero(), 0, 0
     for event in certificate.events:
@@ -166,6 +170,7 @@ def _recompute(model: Model, found: _Found) -> None:
         f"charges add up to epsilon {max(g.epsilon for g in tables):.6g}, rho {max(g.rho for g in tables):.6g}; the"
         f" certificate says {certificate.epsilon:.6g} and {certificate.rho:.6g}",
     )
+    found.require(model.plan.promise == promise, "the plan of this model promises something else than was asked under")
     bounds = tuple((t, k, b) for (t, k), b in promise.bounds.items())
     owned = {u: {t: n for t in promise.private if (n := belonging(promise, u, t))} for u in promise.protected}
     same = (certificate.neighbours, certificate.bounds, certificate.owned_rows) == (promise.neighbours, bounds, owned)
@@ -183,8 +188,8 @@ class _Costs:
     """The answers of a release, each given to its charge in the order in which they were made."""
 
     def __init__(self, model: Model) -> None:
-        self.plan = model.plan
-        self.promise = model.plan.promise
+        self.plan = model.certified_plan
+        self.promise = model.certified_plan.promise
         self.given = 0
         self._measured = deque(model.release.measured)
         self._sums = deque(model.release.summed_by_unit)
@@ -318,7 +323,7 @@ def _compare_digests(model: Model, found: _Found) -> None:
         return
     ours = {
         "answers": answers_digest(model.release),
-        "plan": plan_digest(model.plan),
+        "plan": plan_digest(model.certified_plan),
         "certificate": _certificate_digest(model.certificate),
     }
     for name, digest in ours.items():
