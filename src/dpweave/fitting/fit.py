@@ -28,11 +28,13 @@ from dpweave.fitting.measured_sizes import (
     known_sizes,
     measure_sizes,
 )
+from dpweave.fitting.replanning import replanned
 from dpweave.fitting.rule_structure import ask_for_dependencies, with_zeros
 from dpweave.fitting.unit_windows import unit_window
 from dpweave.measure.question import Way
+from dpweave.model.extension import earlier_answers, require_extendable, total
 from dpweave.model.model import Model, degree_counts, repetitions
-from dpweave.model.verification import bound_certificate
+from dpweave.model.verification import answers_digest, bound_certificate
 from dpweave.privacy.accounting import Budget, Cost
 from dpweave.privacy.certificate import said_of_lost, said_of_sizes
 from dpweave.privacy.curator import Curator
@@ -93,7 +95,13 @@ def fit(
     Every answer is kept beside the ledger until the model is saved. ``resume`` goes on with a fit of the same arguments
     that was cut off: what was answered is not asked again, and a charge whose answer was lost is paid once more.
     ``schema`` names the schema of a PostgreSQL database, or the database of a MySQL server, that holds the tables.
+
+    ``extend`` is a model of the same database that is to become better: (epsilon, delta) is spent on top, on questions
+    of its plan, and what it was answered counts too, each answer by the inverse of its variance. Domains that it
+    learned stay. The certificate states the total.
     """
+    if extend is not None:
+        plan = extend.plan if plan is None else replanned(extend.plan, plan)
     plan = _chosen(source, plan, protect, public, schema)
     allocation = allocate(plan, epsilon=epsilon, delta=delta)
     require_faker(plan.placeholders)
@@ -107,7 +115,9 @@ def fit(
         plan.require(opened.catalogue)
         opened.declare(plan.database)
         limit = Budget(allocation.rho, allocation.spent_delta)
-        bound = _bound(plan, opened.name, epsilon, delta, given_rows, insecure_seed)
+        if extend is not None:
+            require_extendable(extend, source=opened.name, delta=delta, spent_delta=allocation.spent_delta)
+        bound = _bound(plan, opened.name, epsilon, delta, given_rows, insecure_seed, extend)
         earlier = find(ledger, bound) if resume and ledger is not None else None
         run = begin(
             ledger,
@@ -128,6 +138,8 @@ def fit(
         # Any key orders rows safely, if rows had no part in choosing it (docs/decisions/kept-answers.md).
         salt = book.run if insecure_seed is None else f"seed {insecure_seed}"
         curator = Curator(opened, plan.promise, ledger=book, noise=noise, salt=salt, kept=kept)
+        if extend is not None:
+            curator.release = earlier_answers(extend)
         with report.step("check files, keys and bounds"):
             opened.require_whole(plan.database.names)
             curator.check()
@@ -166,16 +178,23 @@ def fit(
         )
         declared = {t.name: t.public_rows for t in plan.tables if t.public_rows is not None}
         said = (*said_of_sizes(declared, neighbours=plan.neighbours), *remarks(plan), *said_of_lost(again))
-        certificate = bound_certificate(
-            replace(certificate, caveats=(*certificate.caveats, *said)), curator.release, plan
-        )
+        certificate = replace(certificate, caveats=(*certificate.caveats, *said))
+        if extend is not None:
+            certificate = total(extend.certificate, certificate, plan.promise.protected)
+        certificate = bound_certificate(certificate, curator.release, plan)
         with suppress(LedgerError):  # what was learned is not to be lost for that: others will end the run
             book.close(what={"digests": {**certificate.digests}})
     return Model(blueprint, certificate, curator.release, mechanisms, fits, None if kept is None else kept.path)
 
 
 def _bound(
-    plan: Plan, source: str, epsilon: float, delta: float, given_rows: Mapping[str, ExternalRows], seed: int | None
+    plan: Plan,
+    source: str,
+    epsilon: float,
+    delta: float,
+    given_rows: Mapping[str, ExternalRows],
+    seed: int | None,
+    extend: Model | None,
 ) -> dict[str, str]:
     """Return what decides which questions a fit asks, as digests and plain words; answers belong to it."""
     rows = [(t, c, codes.tobytes()) for t, r in sorted(given_rows.items()) for c, codes in sorted(r.codes.items())]
@@ -186,6 +205,7 @@ def _bound(
         "delta": repr(float(delta)),
         "set of external rows": hashlib.sha256(repr(rows).encode()).hexdigest(),
         "insecure seed": str(seed),
+        **({} if extend is None else {"model to extend": answers_digest(extend.release)}),
     }
 
 

@@ -102,7 +102,7 @@ def with_dependencies(
     *,
     rows: float,
 ) -> Structure:
-    """Add what answers say that columns follow to, and least degrees. Rules they say nothing of are for rows to keep."""
+    """Add what answers say that columns follow to, and least degrees. Other rules are kept in rows alone."""
     structure = with_least_degrees(plan, name, structure)
     for rule in _followed(plan, name, shape, structure):
         clique = (*rule.columns, rule.dependent)

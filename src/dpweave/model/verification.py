@@ -34,7 +34,7 @@ from dpweave.privacy.unit_sums import CLIP, on_grid
 from dpweave.privacy.window import Candidate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from dpweave.model.model import Model
     from dpweave.plan.plan import Plan
@@ -334,14 +334,16 @@ def _compare_digests(model: Model, found: _Found) -> None:
 def _compare_ledger(certificate: Certificate, path: Path, found: _Found) -> None:
     """Hold every charge, and what the run's last line says, against the ledger."""
     try:
-        entries = [e for d in read(path).databases.values() for e in d.entries if e.run == certificate.run]
+        every = [e for d in read(path).databases.values() for e in d.entries]
         lines = len(whole_lines(path))
     except LedgerError as error:
         if not path.exists():
             raise
         found.wrong.append(str(error))
         return
-    last = max((event["n"] for event in certificate.events), default=0)
+    entries = [e for e in every if e.run == certificate.run]
+    own = [event for event in certificate.events if "run" not in event]
+    last = max((event["n"] for event in own), default=0)
     if last > lines:
         found.wrong.append(f"the ledger was cut off: it ends at line {lines}, and the certificate names line {last}")
         return
@@ -350,15 +352,13 @@ def _compare_ledger(certificate: Certificate, path: Path, found: _Found) -> None
             f"the ledger {path} knows no run {certificate.run}; name the one that the fit was charged to"
         )
         return
-    charged = [_event(e) for e in entries if e.kind == "charge"]
-    found.require(
-        charged == [dict(event) for event in certificate.events]
-        and {e.database for e in entries} == {certificate.database},
-        "the charges that the ledger has for this run are not those in the certificate",
-    )
-    found.checked.append(
-        f"{len(charged)} charges, held against {lines} lines of the ledger, of which each follows the last"
-    )
+    _compare_charges(certificate.database, entries, own, lines, found)
+    for run in dict.fromkeys(str(event["run"]) for event in certificate.events if "run" in event):
+        earlier = [{k: v for k, v in e.items() if k != "run"} for e in certificate.events if e.get("run") == run]
+        if charged := [e for e in every if e.run == run]:
+            _compare_charges(certificate.database, charged, earlier, lines, found)
+        else:
+            found.unbound.append(f"the ledger knows no run {run}, which is extended here; it was not compared")
     ends = [e.what.get("digests") for e in entries if e.kind == "close"]
     written = [d for d in ends if d is not None]
     if written:
@@ -374,6 +374,20 @@ def _compare_ledger(certificate: Certificate, path: Path, found: _Found) -> None
         )
     found.unbound.append(
         "whoever may write both files can change both; hold the ledger against an anchor that was kept elsewhere"
+    )
+
+
+def _compare_charges(
+    database: str, entries: Sequence[Entry], events: Sequence[Mapping[str, Any]], lines: int, found: _Found
+) -> None:
+    """Hold the charges of one run in a ledger against those that a certificate names."""
+    charged = [_event(e) for e in entries if e.kind == "charge"]
+    found.require(
+        charged == [dict(event) for event in events] and {e.database for e in entries} == {database},
+        "the charges that the ledger has for this run are not those in the certificate",
+    )
+    found.checked.append(
+        f"{len(charged)} charges, held against {lines} lines of the ledger, of which each follows the last"
     )
 
 
