@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 import os
+import traceback
 import zipfile
 import zlib
-from contextlib import suppress
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +70,8 @@ class Model:
     """The plan under which rows were asked, where the model was learned again since under another one."""
     lineage: tuple[Mapping[str, str], ...] = ()
     """How it came from the model of that fit: one entry for every time it was learned again."""
+    file: Path | None = field(default=None, compare=False, repr=False)
+    """The file that it was loaded from, which a stranger may have written."""
 
     @property
     def plan(self) -> Plan:
@@ -118,7 +121,8 @@ class Model:
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
             raise UsageError(f"seed must be a whole number of at least 0, not {seed!r}")
         require_faker(self.plan.placeholders)
-        count, common = divide(self.plan, self.blueprint.expected_rows(scale))
+        with self._blaming_its_file():
+            count, common = divide(self.plan, self.blueprint.expected_rows(scale))
         tell = progress if count == 1 else None  # parts are woven, and tell of it, when they are written
         parts = Parts(
             lambda: self._weave(float(scale), int(seed), count, common, tell), self.plan.database.names, count
@@ -132,12 +136,30 @@ class Model:
         known, shared_rows = KnownLinks(self.plan.compile(), self.release, self.fits, tell), SharedRows(common)
 
         def weave(part: Part) -> Woven:
-            weaver = Weaver(self.blueprint, scale=scale, seed=seed, fits=self.fits, part=part, shared_rows=shared_rows)
-            for unlinked in weaver.wire():
-                known.link(unlinked)
-            return Woven(weaver.tables(), weaver.repairs)
+            with self._blaming_its_file():
+                weaver = Weaver(
+                    self.blueprint, scale=scale, seed=seed, fits=self.fits, part=part, shared_rows=shared_rows
+                )
+                for unlinked in weaver.wire():
+                    known.link(unlinked)
+                return Woven(weaver.tables(), weaver.repairs)
 
         return (weave(Part(index, count)) for index in range(count))
+
+    @contextmanager
+    def _blaming_its_file(self) -> Iterator[None]:
+        """Say of a model from a file that it cannot be sampled, where numbers in it fit nothing that a fit leaves."""
+        try:
+            yield
+        except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+            if self.file is None:
+                raise
+            at = traceback.extract_tb(error.__traceback__)[-1]
+            raise ModelFileError(
+                f"the model {self.file} cannot be sampled: its parts do not belong together, as if it was edited or"
+                f" damaged ({type(error).__name__} at {Path(at.filename).name}:{at.lineno}); if nobody touched it, this"
+                " is a bug: report it"
+            ) from error
 
     def save(self, path: str | Path) -> None:
         """Write the model as a zip of JSON, TOML and Arrow, whole or not at all:
@@ -196,7 +218,7 @@ def load(path: str | Path) -> Model:
                 f"the model {path} has format {manifest['format']!r}; this dpweave reads format {FORMAT}: sample from"
                 " it with the version that wrote it"
             )
-        return _from_entries(manifest, entries)
+        return replace(_from_entries(manifest, entries), file=Path(path))
     except ModelFileError:
         raise
     except Exception as error:  # a stranger's file can break anything that reads it
