@@ -7,6 +7,8 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from dpweave import chosen
 from dpweave.budget.allocation import Allocation, allocate, declared_costs
 from dpweave.budget.kept_answers import KeptAnswers, find
@@ -17,7 +19,7 @@ from dpweave.budget.tasks import (
 )
 from dpweave.budget.ways_of_counting import table_way
 from dpweave.engines.opening import open_source
-from dpweave.errors import LedgerError, UsageError
+from dpweave.errors import LedgerError, SourceError, UsageError
 from dpweave.fitting.external_rows import ExternalRows, read_external_rows
 from dpweave.fitting.learned_tables import learn_table, limits, table_answers, with_workloads
 from dpweave.fitting.link_learning import Asker, ask_popularity, learn_links, with_popularity
@@ -38,7 +40,7 @@ from dpweave.model.verification import answers_digest, bound_certificate
 from dpweave.privacy.accounting import Budget, Cost
 from dpweave.privacy.certificate import said_of_lost, said_of_sizes
 from dpweave.privacy.curator import Curator
-from dpweave.privacy.noise import InsecureNoise
+from dpweave.privacy.noise import InsecureNoise, SecureNoise
 from dpweave.privacy.release import certify
 from dpweave.progress import Progress, reporter
 from dpweave.schema.codec import Codec
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
 
     from dpweave.plan.plan import Plan
     from dpweave.privacy.ledger import Ledger
+    from dpweave.privacy.noise import NoiseSource
     from dpweave.privacy.window import NoisyMarginal, Window
     from dpweave.schema.domain import Bins
     from dpweave.tables.base import FittedTable, Structure, TableModel
@@ -108,6 +111,7 @@ def fit(
     plan, given_rows = read_external_rows(plan, external)
     models = {name: (_model(plan, name, given_rows), limits(plan, name)) for name in plan.promise.private}
     report = reporter(progress)
+    noise = _noise(insecure_seed)
     if resume and ledger is None:
         raise UsageError("resume needs the ledger of the fit that was cut off: its answers were kept beside it")
     with open_source(source, schema=schema, views=plan.views) as opened, ExitStack() as at_end:
@@ -130,8 +134,8 @@ def fit(
             resumes=earlier,
         )
         book = at_end.enter_context(run)
-        noise = None if insecure_seed is None else InsecureNoise(insecure_seed)
-        kept = None if ledger is None else KeptAnswers(book, ledger, noise=noise)
+        seeded = noise if isinstance(noise, InsecureNoise) else None
+        kept = None if ledger is None else KeptAnswers(book, ledger, noise=seeded)
         again = () if earlier is None or ledger is None else earlier.lost(ledger)
         if kept is not None:
             kept.begin(bound) if earlier is None else kept.go_on()
@@ -207,6 +211,20 @@ def _bound(
         "insecure seed": str(seed),
         **({} if extend is None else {"model to extend": answers_digest(extend.release)}),
     }
+
+
+def _noise(seed: int | None) -> NoiseSource:
+    """Return where noise comes from, tried: what cannot be drawn must not be found out after a charge."""
+    noise = SecureNoise() if seed is None else InsecureNoise(seed)
+    try:
+        if seed is None:
+            noise.discrete_gaussian(np.zeros(1, dtype=np.int64), sigma=1.0)
+    except (ImportError, MemoryError, OSError):
+        raise SourceError(
+            "noise cannot be drawn here: OpenDP does not load, most often because memory is limited (ulimit -v);"
+            " nothing was charged"
+        ) from None
+    return noise
 
 
 def _chosen(
