@@ -46,8 +46,7 @@ from dpweave.progress import Progress, reporter
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import Domain, Learn, View
 from dpweave.schema.fake_values import require_faker
-from dpweave.tables.answers import Learner
-from dpweave.tables.base import table_model
+from dpweave.tables.base import Learner, table_model
 from dpweave.tables.centred_rows import centred, composition
 from dpweave.tables.learned_domains import categories_from, public_domain
 from dpweave.tables.learned_ranges import learn_bins, remarks

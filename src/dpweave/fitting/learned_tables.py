@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from dpweave.budget.tasks import Task, favoured
 from dpweave.errors import PlanError
 from dpweave.fitting.rule_structure import with_dependencies
+from dpweave.measure.answers import counted
 from dpweave.schema.domain import Learn, parse_degree, size
 from dpweave.tables.aim import MAX_TRIPLES
-from dpweave.tables.answers import Learner, counted
-from dpweave.tables.base import Structure
+from dpweave.tables.base import Learner, Structure
 from dpweave.tables.woven import seen_through_links
 
 if TYPE_CHECKING:

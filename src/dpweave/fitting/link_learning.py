@@ -15,11 +15,11 @@ from dpweave.links.evidence import describe
 from dpweave.links.map_learner import MAP
 from dpweave.links.popularity import MOST_TARGETS, of_links, popularity, share_for
 from dpweave.links.relation_model import relation_model
+from dpweave.measure.answers import averaged
 from dpweave.measure.question import Way
 from dpweave.model.file_format import listed
 from dpweave.privacy.accounting import subtract
 from dpweave.schema.domain import parse_degree
-from dpweave.tables.answers import averaged
 from dpweave.weaving.known_links import KnownLinks
 from dpweave.weaving.parts import SharedRows, pilot
 from dpweave.weaving.state import WeavingState

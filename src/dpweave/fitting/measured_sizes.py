@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from dpweave import chosen
 from dpweave.budget.tasks import Task
+from dpweave.measure.answers import averaged
 from dpweave.plan.relations import degree_codec, repetition_codec
 from dpweave.privacy.accounting import split
 from dpweave.schema.domain import View, parse_repetition
-from dpweave.tables.answers import averaged
 from dpweave.tables.owned_row_counts import (
     DegreeCounts,
     Rows,

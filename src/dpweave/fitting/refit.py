@@ -17,9 +17,8 @@ from dpweave.links.relation_model import relation_model
 from dpweave.model.model import Model, degree_counts, repetitions
 from dpweave.progress import reporter
 from dpweave.schema.fake_values import require_faker
-from dpweave.tables.answers import Learner
 from dpweave.tables.auto import Auto, ChosenTable
-from dpweave.tables.base import table_model
+from dpweave.tables.base import Learner, table_model
 from dpweave.tables.external import ExternalTable
 from dpweave.weaving.blueprint import Blueprint
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpweave.errors import PlanError
+from dpweave.measure.answers import averaged, of_columns, onto
 from dpweave.measure.purse import Purse
 from dpweave.plan.rule_checks import codes_of, is_modelled
 from dpweave.plan.rules import Allowed, settling_order
 from dpweave.privacy.window import NoisyMarginal
 from dpweave.schema.domain import Bins, Categories, size
-from dpweave.tables.answers import averaged, of_columns, onto
 from dpweave.tables.base import StructuralZero, Structure
 from dpweave.tables.external import require_kept
 from dpweave.tables.graphical.dependencies import learned_dependency

@@ -20,12 +20,12 @@ from dpweave.engines.staging import staged
 from dpweave.errors import ModelFileError, UsageError
 from dpweave.links.link_method import Refittable
 from dpweave.links.relation_model import relation_model
+from dpweave.measure.answers import averaged
 from dpweave.model.file_format import _ipc, _pack, _release_from_dict, _table, _unpack, release_to_dict
 from dpweave.plan.plan import Plan
 from dpweave.privacy.certificate import Certificate
 from dpweave.schema.domain import presence, repetition
 from dpweave.schema.fake_values import require_faker
-from dpweave.tables.answers import averaged
 from dpweave.tables.base import restore
 from dpweave.tables.owned_row_counts import degree_histogram, joined
 from dpweave.weaving.blueprint import Blueprint

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpweave import chosen
 from dpweave.schema.domain import parse_degree
-from dpweave.tables.answers import Learner, ask_and_learn
-from dpweave.tables.base import Registration, Structure, table_model
+from dpweave.tables.base import Learner, Registration, Structure, ask_and_learn, table_model
 from dpweave.tables.base import restore as restore_by_name
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ import numpy.typing as npt
 from dpweave import chosen
 from dpweave.errors import PlanError, UsageError, nearest
 from dpweave.links.degrees import Degrees
+from dpweave.measure.answers import of_columns
 from dpweave.measure.purse import Purse
 from dpweave.privacy.window import NoisyMarginal
-from dpweave.tables.answers import ask_and_learn, of_columns
-from dpweave.tables.base import Registration, Structure
+from dpweave.tables.base import Registration, Structure, ask_and_learn
 from dpweave.tables.woven import LEARNER, spread, value_problem, values_of
 
 if TYPE_CHECKING:

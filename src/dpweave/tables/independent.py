@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpweave.tables.answers import ask_and_learn
-from dpweave.tables.base import Registration, Structure
+from dpweave.tables.base import Registration, Structure, ask_and_learn
 from dpweave.tables.graphical.graphical_table import GraphicalTable, restore
 from dpweave.tables.session import Asking, learned
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from dpweave import chosen
 from dpweave.errors import UsageError
 from dpweave.privacy.window import Candidate, Columns
-from dpweave.tables.answers import ask_and_learn
-from dpweave.tables.base import Registration, Structure
+from dpweave.tables.base import Registration, Structure, ask_and_learn
 from dpweave.tables.graphical.graphical_table import GraphicalTable, restore
 from dpweave.tables.session import Asking, graded, learned
 

@@ -21,8 +21,8 @@ import numpy as np
 
 from dpweave import chosen
 from dpweave.links.degrees import telling_cuts
+from dpweave.measure.answers import averaged
 from dpweave.privacy.window import NoisyMarginal
-from dpweave.tables.answers import averaged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpweave import chosen
+from dpweave.measure.answers import averaged, onto, within
 from dpweave.measure.purse import Purse
-from dpweave.tables.answers import averaged, onto, within
 from dpweave.tables.base import MAX_MODEL_CELLS, Structure
 from dpweave.tables.graphical.estimation import Estimate, Measurement, Zero, estimate
 from dpweave.tables.graphical.graphical_table import GraphicalTable, require_possible

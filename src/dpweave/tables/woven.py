@@ -24,10 +24,10 @@ from dpweave.links.degrees import Degrees, whole
 from dpweave.links.link_method import LinkProblem
 from dpweave.links.map_learner import MAP
 from dpweave.links.relaxed.projections import project_capped_simplex
+from dpweave.measure.answers import averaged, onto
 from dpweave.measure.purse import Purse
 from dpweave.privacy.window import Columns, NoisyMarginal
-from dpweave.tables.answers import ask_and_learn, averaged, onto
-from dpweave.tables.base import Registration, Structure
+from dpweave.tables.base import Registration, Structure, ask_and_learn
 from dpweave.tables.reduction import Origin, compose, fill
 from dpweave.tables.session import Session
 
