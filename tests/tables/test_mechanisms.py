@@ -20,7 +20,7 @@ from dpweave.tables.external import External
 from dpweave.tables.graphical.estimation import Measurement
 from dpweave.tables.independent import REGISTRATION, Independent
 from dpweave.tables.reduction import Merge, reduce
-from dpweave.tables.session import Asking, one_way
+from dpweave.tables.session import Asking, learned, one_way
 from tests.windows import ArrayWindow
 
 if TYPE_CHECKING:
@@ -470,3 +470,19 @@ def test_an_entry_point_brings_a_mechanism(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(PlanError, match="not a dpweave"):
         table_model("broken")
     assert REGISTRATION.make is Independent
+
+
+def test_answers_that_no_model_has_room_for_give_way_to_those_that_tell_more() -> None:
+    """All pairs of eight columns are one clique of a model. Two of them go together, and these stay."""
+    rng = np.random.default_rng(5)
+    codes = {c: rng.integers(0, 5, 4000) for c in "abcdefgh"} | {"z": np.zeros(4000, dtype=np.int64)}
+    codes["f"], codes["h"] = codes["a"], (codes["c"] + 1) % 5
+    window = ArrayWindow(codes, dict.fromkeys("abcdefgh", 5) | {"z": 1}, seed=0)
+    pairs = window.measure(list(combinations("abcdefgh", 2)), rho=50.0)
+    small = Structure(max_model_cells=400)
+    fitted = learned(pairs, window.shape, rows=4000.0, structure=small)
+    assert sum(p.size for p in fitted.potentials.values()) <= 400
+    for pair in (("a", "f"), ("c", "h")):
+        assert np.abs(fitted.marginal(pair) - window.exact(pair)).sum() < 200
+    asking = Asking(window, rho=1.0, rows=4000.0, structure=Structure(max_model_cells=400, measured=pairs))
+    assert asking.cells_with(()) <= 400

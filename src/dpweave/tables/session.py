@@ -196,7 +196,8 @@ class Asking(Session):
         self.window = window
         self.purse = Purse(rho)
         for noisy in structure.measured:
-            if set(noisy.columns) <= set(self.columns):
+            inside = set(noisy.columns) <= set(self.columns)
+            if inside and self.cells_with(self.reduction.variables(noisy.columns)) <= self.limit:
                 self.add(noisy)
 
     def noise(self, columns: Columns, rho: float) -> float:
