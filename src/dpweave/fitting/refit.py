@@ -108,8 +108,8 @@ def _require_answered(model: Model, plan: Plan) -> None:
                 f" given to {was!r}; take another one, or make a new fit"
             )
         varying = [c for c in compiled.table[name].model_columns if compiled.table[name].codes(c) > 1]
-        told = table_answers(compiled, name, model.release, rows=model.sizes[name])
-        if wanted in DEEP and len(varying) > 1 and all(len(m.columns) < 2 for m in told):
+        known_counts = table_answers(compiled, name, model.release, rows=model.sizes[name])
+        if wanted in DEEP and len(varying) > 1 and all(len(m.columns) < 2 for m in known_counts):
             raise PlanError(
                 f"table {name!r}: {wanted!r} learns how columns go together, and the release counts each of them by"
                 f" itself; keep {was!r}, or make a new fit"

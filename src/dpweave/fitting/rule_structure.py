@@ -106,10 +106,10 @@ def with_dependencies(
     structure = with_least_degrees(plan, name, structure)
     for rule in _followed(plan, name, shape, structure):
         clique = (*rule.columns, rule.dependent)
-        told = [onto(m, clique) for m in answers if {*clique} <= {*m.columns}]
+        known_counts = [onto(m, clique) for m in answers if {*clique} <= {*m.columns}]
         single = of_columns(answers, (rule.dependent,))
-        if told:
-            noisy = averaged(told)
+        if known_counts:
+            noisy = averaged(known_counts)
             structure = _with(shape, structure, noisy, single or onto(noisy, (rule.dependent,)), rows=rows)
     return structure
 

@@ -199,9 +199,9 @@ def repetitions(plan: CompiledPlan, release: Release) -> dict[str, tuple[float, 
     found = {}
     for table in plan.promise.private:
         key = plan.table[table].repeating_key
-        told = release.find(Task("sizes", table, repetition(key)).name) if key else ()
-        if told:
-            noisy = averaged(told)
+        known_counts = release.find(Task("sizes", table, repetition(key)).name) if key else ()
+        if known_counts:
+            noisy = averaged(known_counts)
             once, again = np.maximum(noisy.counts, 0)
             rows = max(float(once + again), 1.0)
             found[table] = float(again) / rows, noisy.sigma / rows

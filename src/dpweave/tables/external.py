@@ -161,11 +161,11 @@ class External:
         added: list[Added] = []
         for i, column in enumerate(lacking):
             before = {*codes, *lacking[:i]}
-            told = [m for m in answers if column in m.columns and {*m.columns} <= {*before, column}]
-            single = of_columns(told, (column,))
+            known_counts = [m for m in answers if column in m.columns and {*m.columns} <= {*before, column}]
+            single = of_columns(known_counts, (column,))
             if single is None:
                 raise PlanError(f"nothing was counted of {column!r}, which the rows of the external table lack")
-            added.append(Added(single, tuple(m for m in told if len(m.columns) > 1)))
+            added.append(Added(single, tuple(m for m in known_counts if len(m.columns) > 1)))
         return ExternalTable(
             codes, dict(shape), max(float(_length(codes)) if rows is None else rows, 0.0), tuple(added)
         )

@@ -194,7 +194,9 @@ class Woven:
         for noisy in found:
             for pair in combinations([c for c in columns if c in noisy.columns], 2):
                 counted.setdefault(pair, []).append(onto(noisy, pair))
-        pairs = [tuple(averaged(told) for pair, told in counted.items() if pair[1] == c) for c in columns]
+        pairs = [
+            tuple(averaged(known_counts) for pair, known_counts in counted.items() if pair[1] == c) for c in columns
+        ]
         return WovenTable(dict(shape), float(size), tuple(singles), tuple(pairs), dict(made.shape), own)
 
 
@@ -273,10 +275,10 @@ def _single(column: str, measured: Sequence[NoisyMarginal], size: int) -> tuple[
     """Return the best estimate of one column's counts, and its noise: every answer with that column, summed down, by
     inverse variance. Nothing is known of a column that no answer has: its values are alike.
     """
-    told = [onto(m, (column,)) for m in measured if column in m.columns]
-    if not told:
+    known_counts = [onto(m, (column,)) for m in measured if column in m.columns]
+    if not known_counts:
         return np.ones(size, dtype=np.int64), 1.0
-    found = averaged(told)
+    found = averaged(known_counts)
     return found.counts, found.sigma
 
 
