@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test quick lint docs bench mutants faults clean
+.PHONY: demo test quick lint docs bench mutants faults fuzz clean
 
 $(VENV)/.ready: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -51,6 +51,10 @@ mutants: $(VENV)/.dev
 # Kill fits at every durable step and at some 1,000 random ones; each must go on to the same model.
 faults: $(VENV)/.dev
 	DPWEAVE_FAULTS=200 $(BIN)/pytest -n 2 tests/faults tests/budget/test_kept_answers.py
+
+# Try 100,000 broken plans, models, ledgers, answers and schemas; fails on any error that is not ours.
+fuzz: $(VENV)/.dev
+	$(BIN)/python -W ignore -m tests.fuzz --count 15000 --keep --table docs/fuzzing.md
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

@@ -25,6 +25,7 @@ PUBLIC = {
     "fit",
     "link",
     "load",
+    "refit",
     "report",
     "verdict",
     "verify",

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from dpweave.evaluation.evaluate import Evaluation, evaluate
     from dpweave.fitting.fit import fit
     from dpweave.fitting.link_tables import Links, link
+    from dpweave.fitting.refit import refit
     from dpweave.links.pgd_learner import PGD
     from dpweave.model.model import Model, load
     from dpweave.model.verification import verify
@@ -26,6 +27,7 @@ _HOMES = {
     "fit": "dpweave.fitting.fit",
     "link": "dpweave.fitting.link_tables",
     "load": "dpweave.model.model",
+    "refit": "dpweave.fitting.refit",
     "report": "dpweave.report.html_report",
     "verdict": "dpweave.report.html_report",
     "verify": "dpweave.model.verification",
@@ -41,6 +43,7 @@ __all__ = [
     "fit",
     "link",
     "load",
+    "refit",
     "report",
     "verdict",
     "verify",

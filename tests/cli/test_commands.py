@@ -159,6 +159,7 @@ def test_every_json_output_has_a_schema_that_is_one():
         "verify",
         "doctor",
         "studio",
+        "refit",
     ],
 )
 def test_help_teaches_and_fits_eighty_columns(call, command):
@@ -334,6 +335,23 @@ def test_verify_says_whether_the_certificate_is_true(call, fitted, tmp_path):
     assert (code, out.splitlines()[0]) == (5, "The certificate is NOT TRUE, or not of this model.")
     assert "wrong    the ledger was cut off" in out
     assert not valid("verify", call("verify", fitted / "clinic.dpw", "--ledger", ledger, "--json")[1])["true"]
+
+
+def test_a_model_is_learned_again_and_extended(call, clinic, fitted, tmp_path):
+    again, more = tmp_path / "again.dpw", tmp_path / "more.dpw"
+    code, out, _ = call("refit", fitted / "clinic.dpw", "-o", again)
+    assert (code, "Nothing was spent." in out) == (0, True)
+    found = valid("refit", call("refit", fitted / "clinic.dpw", "-o", again, "--force", "--json")[1])
+    assert [step["plan"] for step in found["lineage"]] == ["as it was"]
+    changed = tmp_path / "changed.toml"
+    changed.write_text((clinic / "plan.toml").read_text().replace("max_degree = ", "max_degree = 1"))
+    code, _, err = call("refit", fitted / "clinic.dpw", "-o", tmp_path / "never.dpw", "--plan", changed)
+    assert (code, "max_degree cannot change without asking the" in err) == (3, True)
+    spend = ("--epsilon", "1", "-o", more, "--ledger", tmp_path / "ledger.jsonl", "--extend", again, "--json")
+    certificate = valid("fit", call("fit", clinic / "clinic.sqlite", *spend)[1])["certificate"]
+    assert len({event.get("run") for event in certificate["events"]}) == 2
+    assert call("verify", more, "--ledger", tmp_path / "ledger.jsonl")[0] == 0
+    assert call("fit", clinic / "clinic.sqlite", *spend[:4])[0] == 2
 
 
 def test_the_doctor_says_what_a_fit_would_meet(call, clinic, tmp_path):

@@ -11,6 +11,7 @@ import importlib
 import json
 import os
 import random
+import resource
 import signal
 import sys
 import traceback
@@ -21,6 +22,7 @@ import dpweave.engines.duckdb.source
 import dpweave.fitting.fit
 import dpweave.model.model
 from dpweave.budget.spending import read
+from dpweave.errors import DpweaveError
 
 EPSILON, DELTA, SEED = 3.0, 1e-5, 5
 TORN, AFTER = "torn", "after"
@@ -84,6 +86,43 @@ def _known(file: int) -> int:
     """Where the last line of a file begins: what came before it was durable already."""
     content = Path(f"/proc/self/fd/{file}").read_bytes()
     return content[:-1].rfind(b"\n") + 1
+
+
+def short_of_room(folder: Path, most: int) -> bool:
+    """Let a process fit, or go on, where no file may grow beyond ``most`` bytes; say whether it got to its end.
+
+    A write that goes beyond is cut off there, as on a full disk. What the process says of it must be ours.
+    """
+    resume = any(b"\n" in path.read_bytes() for path in folder.glob("*.answers"))
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+            fit(folder, resume=resume)
+            code = 0
+        except DpweaveError as error:
+            code = 2 if str(folder) in str(error) else 1
+            print(error, file=sys.stderr)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    assert os.WEXITSTATUS(status) in (0, 2), f"an attempt with {most} bytes failed"
+    return os.WEXITSTATUS(status) == 0
+
+
+def filling_up(folder: Path) -> int:
+    """Give files more and more room, until a fit gets to its end. Returns how often it did not."""
+    failures, most = 0, 200
+    while not short_of_room(folder, most):
+        failures += 1
+        require_sound(folder)
+        assert not [*folder.glob("*.part")], "a half output was left"
+        most = int(most * 1.7)
+    return failures
 
 
 def require_sound(folder: Path) -> None:
@@ -150,6 +189,8 @@ if __name__ == "__main__":
     place = Path(sys.argv[2])
     if sys.argv[1] == "every":
         print(every_step(place))
+    elif sys.argv[1] == "room":
+        print(filling_up(place))
     elif sys.argv[1] == "whole":
         assert attempt(place, 0, AFTER)
         print(0)

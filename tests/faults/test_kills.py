@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 import zipfile
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +18,7 @@ import pytest
 
 import dpweave as dw
 from dpweave.budget.spending import read
+from dpweave.errors import SourceError
 from dpweave.privacy.accounting import Cost, epsilon_of_rho
 from tests.faults import kills
 
@@ -96,3 +99,45 @@ def test_kills_at_random_times(shop, again, seed):
     died = run("random", again, seed)
     assert died > 2 or seed > 1  # chance may let others through at once
     assert content(again)[0] == content(shop)[0]
+
+
+def test_a_disk_that_fills_up_loses_nothing_and_leaves_no_half(shop, again):
+    """Files may grow a little more at each attempt, so ledger, answers and model are each cut off in the middle."""
+    assert run("room", again) >= 5
+    assert content(again)[0] == content(shop)[0]
+
+
+def test_noise_that_cannot_be_drawn_is_found_before_anything_is_charged(shop, again, monkeypatch):
+    def fail():
+        raise OSError("cannot allocate memory in static TLS block")
+
+    monkeypatch.setattr("dpweave.privacy.noise._opendp", fail)
+    with pytest.raises(SourceError, match="nothing was charged"):
+        dw.fit(again / "shop.duckdb", dw.Plan.load(again / "plan.toml"), epsilon=1.0, ledger=again / "ledger.jsonl")
+    assert not (again / "ledger.jsonl").exists()
+
+
+def test_rows_that_change_between_questions_leave_the_ledger_sound(shop, again):
+    """Somebody deletes rows, and then all of a table, while a fit asks. It ends, or says that its source is gone."""
+    source, ledger = again / "shop.sqlite", again / "ledger.jsonl"
+    other = sqlite3.connect(source)
+    other.executescript(
+        "CREATE TABLE people (id INTEGER PRIMARY KEY, town TEXT, age INTEGER);"
+        "CREATE TABLE orders (id INTEGER PRIMARY KEY, person INTEGER NOT NULL REFERENCES people, paid BOOLEAN);"
+    )
+    other.executemany("INSERT INTO people VALUES (?, 'Ulm', ?)", [(i, i % 50) for i in range(300)])
+    other.executemany("INSERT INTO orders VALUES (?, ?, ?)", [(i, i % 300, i % 2) for i in range(900)])
+    other.commit()
+    plan = dw.Plan.draft(source, protect=["people"], max_degree=4)
+    steps = iter(["DELETE FROM orders WHERE id % 2", "DELETE FROM people", "DROP TABLE orders"])
+
+    def change(*_: object) -> None:
+        for step in steps:
+            other.execute(step)
+            other.commit()
+            break
+
+    with suppress(SourceError):
+        dw.fit(source, plan, epsilon=2.0, ledger=ledger, progress=change).save(again / "model.dpw")
+    kills.require_sound(again)
+    other.close()

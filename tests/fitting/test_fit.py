@@ -13,7 +13,7 @@ import pytest
 import dpweave as dw
 from dpweave.budget.spending import read
 from dpweave.errors import BudgetError, UsageError
-from dpweave.fitting.fit import _linked
+from dpweave.fitting.learned_tables import _linked
 from dpweave.plan.plan import Plan
 from dpweave.privacy.ledger import set_cap
 from dpweave.schema.domain import Categories, Opaque

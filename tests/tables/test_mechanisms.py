@@ -20,7 +20,7 @@ from dpweave.tables.external import External
 from dpweave.tables.graphical.estimation import Measurement
 from dpweave.tables.independent import REGISTRATION, Independent
 from dpweave.tables.reduction import Merge, reduce
-from dpweave.tables.session import Session, one_way
+from dpweave.tables.session import Asking, learned, one_way
 from tests.windows import ArrayWindow
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ def test_aim_chooses_no_column_that_a_pair_has() -> None:
 def test_shares_make_the_noise_least() -> None:
     """Against shares that are a little off, either way."""
     codes, shape = planted()
-    session = Session(ArrayWindow(codes, shape, seed=0), rho=1.0, rows=None, structure=Structure())
+    session = Asking(ArrayWindow(codes, shape, seed=0), rho=1.0, rows=None, structure=Structure())
     weights = {("a", "b"): 1.0, ("c", "d"): 0.3, ("e",): 0.5}
     best = np.array(session.shares(weights))
 
@@ -215,7 +215,7 @@ def test_a_faint_first_look_does_not_merge_for_good() -> None:
     rng = np.random.default_rng(0)
     codes = {"a": rng.integers(0, 12, 6000), "b": rng.integers(0, 2, 6000)}
     window = ArrayWindow(codes, {"a": 12, "b": 2}, seed=0)
-    session = Session(window, rho=1.0, rows=6000.0, structure=Structure())
+    session = Asking(window, rho=1.0, rows=6000.0, structure=Structure())
     session.measure_singles(1e-6)
     session.merge_rare()
     assert session.reduction.sizes[0] < 12
@@ -232,7 +232,7 @@ def test_a_column_stays_merged_where_the_model_would_grow_too_large() -> None:
     rng = np.random.default_rng(0)
     codes = {"a": rng.integers(0, 12, 6000), "b": rng.integers(0, 2, 6000)}
     window = ArrayWindow(codes, {"a": 12, "b": 2}, seed=0)
-    session = Session(window, rho=1.0, rows=6000.0, structure=Structure(), limit=20)
+    session = Asking(window, rho=1.0, rows=6000.0, structure=Structure(), limit=20)
     session.measure_singles(1e-6)
     session.merge_rare()
     merged = session.reduction.sizes
@@ -470,3 +470,19 @@ def test_an_entry_point_brings_a_mechanism(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(PlanError, match="not a dpweave"):
         table_model("broken")
     assert REGISTRATION.make is Independent
+
+
+def test_answers_that_no_model_has_room_for_give_way_to_those_that_tell_more() -> None:
+    """All pairs of eight columns are one clique of a model. Two of them go together, and these stay."""
+    rng = np.random.default_rng(5)
+    codes = {c: rng.integers(0, 5, 4000) for c in "abcdefgh"} | {"z": np.zeros(4000, dtype=np.int64)}
+    codes["f"], codes["h"] = codes["a"], (codes["c"] + 1) % 5
+    window = ArrayWindow(codes, dict.fromkeys("abcdefgh", 5) | {"z": 1}, seed=0)
+    pairs = window.measure(list(combinations("abcdefgh", 2)), rho=50.0)
+    small = Structure(max_model_cells=400)
+    fitted = learned(pairs, window.shape, rows=4000.0, structure=small)
+    assert sum(p.size for p in fitted.potentials.values()) <= 400
+    for pair in (("a", "f"), ("c", "h")):
+        assert np.abs(fitted.marginal(pair) - window.exact(pair)).sum() < 200
+    asking = Asking(window, rho=1.0, rows=4000.0, structure=Structure(max_model_cells=400, measured=pairs))
+    assert asking.cells_with(()) <= 400

@@ -393,13 +393,13 @@ def test_links_are_learned_from_a_part_whatever_the_size(monkeypatch: pytest.Mon
         "likes": likes.sample(frac=1.0, random_state=1),
     }
     seen: list[LinkProblem] = []
-    learn = MAP.learn
+    ask = MAP.ask
 
     def spy(self: MAP, window: object, problem: LinkProblem, **options: object) -> object:
         seen.append(problem)
-        return learn(self, window, problem, **options)  # type: ignore[arg-type]
+        return ask(self, window, problem, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(MAP, "learn", spy)
+    monkeypatch.setattr(MAP, "ask", spy)
     model = dw.fit(source, plan, epsilon=50.0, delta=1e-5, insecure_seed=1)
     (problem,) = (p for p in seen if p.right_rows == 30)
     assert 100 < problem.links < 500  # a part has 1000 values: rows of both tables, with two columns each

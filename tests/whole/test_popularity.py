@@ -138,14 +138,14 @@ def test_rows_that_bounds_hide_weigh_less_where_links_are_learned(monkeypatch):
     items = {"user": np.repeat(np.arange(USERS), many), "product": rng.integers(0, PRODUCTS, many.sum())}
     source = _source() | {"items": frame(many.sum(), kind=rng.choice(KINDS, many.sum()), **items)}
     shares = []
-    learn = MAP.learn
+    ask = MAP.ask
 
     def listen(self, window, problem, *, degrees, **more):
         if degrees.right is None:
             shares.append((problem, degrees.left_seen))
-        return learn(self, window, problem, degrees=degrees, **more)
+        return ask(self, window, problem, degrees=degrees, **more)
 
-    monkeypatch.setattr(MAP, "learn", listen)
+    monkeypatch.setattr(MAP, "ask", listen)
     dw.fit(source, _plan(), epsilon=20.0, delta=1e-6, insecure_seed=2)
     ((problem, share),) = shares
     assert share.sum() == pytest.approx(np.minimum(many, ITEMS).sum(), rel=0.05)

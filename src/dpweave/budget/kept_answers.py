@@ -218,8 +218,13 @@ def _lines(path: Path) -> list[dict[str, Any]]:
                 raise ValueError("chain")
             found.append(line)
             last = raw
-        if found[0]["format"] != 1 or not isinstance(found[0]["bound"], dict):
+        head, *answers = found
+        if head["format"] != 1 or not isinstance(head["bound"], dict):
             raise ValueError("format")
+        if not (isinstance(head["run"], str) and isinstance(head["version"], str)):
+            raise TypeError("head")
+        if any(type(line["charge"]) is not int or not isinstance(line["question"], str) for line in answers):
+            raise TypeError("answer")
     except OSError as error:
         raise LedgerError(f"the answers in {path} cannot be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, IndexError, RecursionError):

@@ -103,16 +103,23 @@ def _root(
 @app.command()
 def fit(
     source: SourceArgument,
-    plan: PlanOption,
     epsilon: EpsilonOption,
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="MODEL", help="Where to write the model, such as shop.dpw.")
     ],
+    plan: Annotated[
+        Path | None,
+        typer.Option("--plan", "-p", metavar="PLAN.TOML", help="The plan. With --extend: that of the model."),
+    ] = None,
     delta: DeltaOption = chosen.DELTA,
     ledger: LedgerOption = Path("ledger.jsonl"),
     label: LabelOption = None,
     resume: ResumeOption = False,
     schema: SchemaOption = None,
+    extend: Annotated[
+        Path | None,
+        typer.Option("--extend", metavar="MODEL", help="An earlier model of SOURCE, whose answers count too."),
+    ] = None,
     force: ForceOption = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
@@ -121,15 +128,20 @@ def fit(
 
     The model can be sampled forever. Every charge is on disk in the ledger before a row is
     read, and every answer is kept beside it: a fit that was cut off goes on with --resume.
-    The model holds noisy counts and the certificate, never a row: it may be shared.
+    With --extend, epsilon is spent on top of what an earlier model has cost, and the
+    certificate states the total. The model holds noisy counts and the certificate, never a row: it may be shared.
     """
     from dpweave.fitting.fit import fit as library_fit
+    from dpweave.model.model import load
     from dpweave.plan.plan import Plan
     from dpweave.report.html_report import verdict as judge
 
+    if plan is None and extend is None:
+        raise UsageError("fit takes a plan: --plan plan.toml, from 'dpweave draft SOURCE -o plan.toml'")
     require_apart(source, out)
     require_free_file(out, force=force)
-    chosen = Plan.load(plan)
+    chosen = None if plan is None else Plan.load(plan)
+    earlier = None if extend is None else load(extend)
     with interruptible(out, ledger=ledger):
         model = library_fit(
             source,
@@ -141,6 +153,7 @@ def fit(
             progress=not quiet,
             resume=resume,
             schema=schema,
+            extend=earlier,
         )
         keep(model, out, ledger=ledger, force=force)
     if as_json:

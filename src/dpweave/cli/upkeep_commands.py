@@ -1,4 +1,4 @@
-"""Commands that look after what a fit has left, and never read a row: verify, doctor."""
+"""Commands that look after what a fit has left, and never read a row: refit, verify, doctor."""
 
 from __future__ import annotations
 
@@ -7,13 +7,48 @@ from typing import Annotated
 
 import typer
 
-from dpweave.cli.options import JsonOption, LedgerOption, ModelArgument, app
+from dpweave.cli.interruption import interruptible
+from dpweave.cli.options import ForceOption, JsonOption, LedgerOption, ModelArgument, QuietOption, app
+from dpweave.cli.outputs import require_free_file
 from dpweave.cli.screen import check_words, folded, say, say_json
 from dpweave.errors import ModelFileError, TargetError
 
 KnownLedgerOption = Annotated[
     Path | None, typer.Option("--ledger", metavar="FILE", help="The ledger that the fit was charged to.")
 ]
+
+
+@app.command()
+def refit(
+    model: ModelArgument,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="MODEL", help="Where to write the new model.")],
+    plan: Annotated[
+        Path | None,
+        typer.Option("--plan", "-p", metavar="PLAN.TOML", help="A changed plan. Without: the plan that it has."),
+    ] = None,
+    force: ForceOption = False,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Learn again from a model's answers, for free: no row is read.
+
+    As this version of dpweave learns, or under a changed plan: other mechanisms, link
+    methods, rules, placeholders. The certificate stays as it is. What would need a new
+    question is refused by name.
+    """
+    from dpweave.fitting.refit import refit as library_refit
+    from dpweave.model.model import load
+    from dpweave.plan.plan import Plan
+
+    require_free_file(out, force=force)
+    with interruptible(out):
+        better = library_refit(load(model), None if plan is None else Plan.load(plan), progress=not quiet)
+        better.save(out)
+    if as_json:
+        lineage = [dict(step) for step in better.lineage]
+        say_json({"model": str(out), "sizes": dict(better.sizes), "lineage": lineage})
+    else:
+        say(f"Wrote {out}. Nothing was spent. Next: dpweave sample {out} -o copy.duckdb", quiet=quiet)
 
 
 @app.command()

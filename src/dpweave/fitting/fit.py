@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from itertools import combinations
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from dpweave import chosen
 from dpweave.budget.allocation import Allocation, allocate, declared_costs
@@ -15,35 +15,41 @@ from dpweave.budget.kept_answers import KeptAnswers, find
 from dpweave.budget.running_fits import begin
 from dpweave.budget.tasks import (
     Task,
-    favoured,
     is_category,
 )
 from dpweave.budget.ways_of_counting import table_way
 from dpweave.engines.opening import open_source
-from dpweave.errors import LedgerError, PlanError, UsageError
+from dpweave.errors import LedgerError, SourceError, UsageError
 from dpweave.fitting.external_rows import ExternalRows, read_external_rows
-from dpweave.fitting.link_learning import learn_links, learn_popularity
-from dpweave.fitting.measured_sizes import count_degrees, group_degrees, known_sizes, measure_sizes
-from dpweave.fitting.rule_structure import with_dependencies, with_zeros
+from dpweave.fitting.learned_tables import learn_table, limits, table_answers, with_workloads
+from dpweave.fitting.link_learning import Asker, ask_popularity, learn_links, with_popularity
+from dpweave.fitting.measured_sizes import (
+    count_degrees,
+    group_degrees,
+    known_degrees,
+    known_sizes,
+    measure_sizes,
+)
+from dpweave.fitting.replanning import replanned
+from dpweave.fitting.rule_structure import ask_for_dependencies, with_zeros
 from dpweave.fitting.unit_windows import unit_window
 from dpweave.measure.question import Way
+from dpweave.model.extension import earlier_answers, require_extendable, total
 from dpweave.model.model import Model, degree_counts, repetitions
-from dpweave.model.verification import bound_certificate
+from dpweave.model.verification import answers_digest, bound_certificate
 from dpweave.privacy.accounting import Budget, Cost
 from dpweave.privacy.certificate import said_of_lost, said_of_sizes
 from dpweave.privacy.curator import Curator
-from dpweave.privacy.noise import InsecureNoise
+from dpweave.privacy.noise import InsecureNoise, SecureNoise
 from dpweave.privacy.release import certify
 from dpweave.progress import Progress, reporter
 from dpweave.schema.codec import Codec
-from dpweave.schema.domain import Domain, Learn, View, parse_degree, size
+from dpweave.schema.domain import Domain, Learn, View
 from dpweave.schema.fake_values import require_faker
-from dpweave.tables.aim import MAX_TRIPLES
-from dpweave.tables.base import Structure, table_model
+from dpweave.tables.base import Learner, table_model
 from dpweave.tables.centred_rows import centred, composition
 from dpweave.tables.learned_domains import categories_from, public_domain
 from dpweave.tables.learned_ranges import learn_bins, remarks
-from dpweave.tables.woven import seen_through_links
 from dpweave.weaving.blueprint import Blueprint
 
 if TYPE_CHECKING:
@@ -52,12 +58,12 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from dpweave.plan.compiled import CompiledPlan
     from dpweave.plan.plan import Plan
     from dpweave.privacy.ledger import Ledger
-    from dpweave.privacy.window import Columns, NoisyMarginal, Window
+    from dpweave.privacy.noise import NoiseSource
+    from dpweave.privacy.window import NoisyMarginal, Window
     from dpweave.schema.domain import Bins
-    from dpweave.tables.base import FittedTable, TableModel
+    from dpweave.tables.base import FittedTable, Structure, TableModel
     from dpweave.tables.owned_row_counts import DegreeCounts, Rows
 
 
@@ -76,6 +82,7 @@ def fit(
     insecure_seed: int | None = None,
     resume: bool = False,
     schema: str | None = None,
+    extend: Model | None = None,
 ) -> Model:
     """Spend (epsilon, delta) once on ``source`` as ``plan`` says, and return a model that can be sampled forever.
 
@@ -90,13 +97,20 @@ def fit(
     Every answer is kept beside the ledger until the model is saved. ``resume`` goes on with a fit of the same arguments
     that was cut off: what was answered is not asked again, and a charge whose answer was lost is paid once more.
     ``schema`` names the schema of a PostgreSQL database, or the database of a MySQL server, that holds the tables.
+
+    ``extend`` is a model of the same database that is to become better: (epsilon, delta) is spent on top, on questions
+    of its plan, and what it was answered counts too, each answer by the inverse of its variance. Domains that it
+    learned stay. The certificate states the total.
     """
+    if extend is not None:
+        plan = extend.plan if plan is None else replanned(extend.plan, plan)
     plan = _chosen(source, plan, protect, public, schema)
     allocation = allocate(plan, epsilon=epsilon, delta=delta)
     require_faker(plan.placeholders)
     plan, given_rows = read_external_rows(plan, external)
-    models = {name: (_model(plan, name, given_rows), _structure(plan, name)) for name in plan.promise.private}
+    models = {name: (_model(plan, name, given_rows), limits(plan, name)) for name in plan.promise.private}
     report = reporter(progress)
+    noise = _noise(insecure_seed)
     if resume and ledger is None:
         raise UsageError("resume needs the ledger of the fit that was cut off: its answers were kept beside it")
     with open_source(source, schema=schema, views=plan.views) as opened, ExitStack() as at_end:
@@ -104,7 +118,9 @@ def fit(
         plan.require(opened.catalogue)
         opened.declare(plan.database)
         limit = Budget(allocation.rho, allocation.spent_delta)
-        bound = _bound(plan, opened.name, epsilon, delta, given_rows, insecure_seed)
+        if extend is not None:
+            require_extendable(extend, source=opened.name, delta=delta, spent_delta=allocation.spent_delta)
+        bound = _bound(plan, opened.name, epsilon, delta, given_rows, insecure_seed, extend)
         earlier = find(ledger, bound) if resume and ledger is not None else None
         run = begin(
             ledger,
@@ -117,14 +133,16 @@ def fit(
             resumes=earlier,
         )
         book = at_end.enter_context(run)
-        noise = None if insecure_seed is None else InsecureNoise(insecure_seed)
-        kept = None if ledger is None else KeptAnswers(book, ledger, noise=noise)
+        seeded = noise if isinstance(noise, InsecureNoise) else None
+        kept = None if ledger is None else KeptAnswers(book, ledger, noise=seeded)
         again = () if earlier is None or ledger is None else earlier.lost(ledger)
         if kept is not None:
             kept.begin(bound) if earlier is None else kept.go_on()
         # Any key orders rows safely, if rows had no part in choosing it (docs/decisions/kept-answers.md).
         salt = book.run if insecure_seed is None else f"seed {insecure_seed}"
         curator = Curator(opened, plan.promise, ledger=book, noise=noise, salt=salt, kept=kept)
+        if extend is not None:
+            curator.release = earlier_answers(extend)
         with report.step("check files, keys and bounds"):
             opened.require_whole(plan.database.names)
             curator.check()
@@ -139,10 +157,11 @@ def fit(
         }
         elsewhere = _charge_external(book, plan, given_rows)
         measure_sizes(curator, plan.compile(), allocation, report)
-        degrees = count_degrees(curator, plan.compile(), allocation, report)
+        count_degrees(curator, plan.compile(), allocation, report)
+        degrees = known_degrees(plan.compile(), curator.release)
         known = known_sizes(plan.compile(), curator.release, degrees)
         sizes = {name: rows.used for name, rows in known.items()}
-        plan = _learn_domains(curator, plan, allocation, known, degrees, copied, report)
+        plan = _learn_domains(curator, plan, allocation, known, degrees, copied, report, regroup=extend is None)
         tables, mechanisms, longer = _fit_tables(curator, plan, allocation, sizes, models, report)
         blueprint = Blueprint(
             plan,
@@ -153,23 +172,32 @@ def fit(
             repetitions(plan.compile(), curator.release),
             {name: rows.loose for name, rows in known.items()},
         )
-        blueprint, left = learn_popularity(curator, blueprint, allocation, report)
-        found, fits = learn_links(curator, blueprint, left, allocation.siblings, longer, report)
+        left = ask_popularity(curator, blueprint, allocation, report)
+        blueprint = with_popularity(blueprint, curator.release)
+        asker = Asker(curator, blueprint, left, allocation.siblings, longer)
+        found, fits = learn_links(curator.release, blueprint, report, asker=asker)
         certificate = certify(
             plan.promise, book, delta=delta, insecure=curator.insecure, evidence=found, external=elsewhere
         )
         declared = {t.name: t.public_rows for t in plan.tables if t.public_rows is not None}
         said = (*said_of_sizes(declared, neighbours=plan.neighbours), *remarks(plan), *said_of_lost(again))
-        certificate = bound_certificate(
-            replace(certificate, caveats=(*certificate.caveats, *said)), curator.release, plan
-        )
+        certificate = replace(certificate, caveats=(*certificate.caveats, *said))
+        if extend is not None:
+            certificate = total(extend.certificate, certificate, plan.promise.protected)
+        certificate = bound_certificate(certificate, curator.release, plan)
         with suppress(LedgerError):  # what was learned is not to be lost for that: others will end the run
             book.close(what={"digests": {**certificate.digests}})
     return Model(blueprint, certificate, curator.release, mechanisms, fits, None if kept is None else kept.path)
 
 
 def _bound(
-    plan: Plan, source: str, epsilon: float, delta: float, given_rows: Mapping[str, ExternalRows], seed: int | None
+    plan: Plan,
+    source: str,
+    epsilon: float,
+    delta: float,
+    given_rows: Mapping[str, ExternalRows],
+    seed: int | None,
+    extend: Model | None,
 ) -> dict[str, str]:
     """Return what decides which questions a fit asks, as digests and plain words; answers belong to it."""
     rows = [(t, c, codes.tobytes()) for t, r in sorted(given_rows.items()) for c, codes in sorted(r.codes.items())]
@@ -180,7 +208,22 @@ def _bound(
         "delta": repr(float(delta)),
         "set of external rows": hashlib.sha256(repr(rows).encode()).hexdigest(),
         "insecure seed": str(seed),
+        **({} if extend is None else {"model to extend": answers_digest(extend.release)}),
     }
+
+
+def _noise(seed: int | None) -> NoiseSource:
+    """Return where noise comes from, tried: what cannot be drawn must not be found out after a charge."""
+    noise = SecureNoise() if seed is None else InsecureNoise(seed)
+    try:
+        if seed is None:
+            noise.discrete_gaussian(np.zeros(1, dtype=np.int64), sigma=1.0)
+    except (ImportError, MemoryError, OSError):
+        raise SourceError(
+            "noise cannot be drawn here: OpenDP does not load, most often because memory is limited (ulimit -v);"
+            " nothing was charged"
+        ) from None
+    return noise
 
 
 def _chosen(
@@ -199,21 +242,6 @@ def _chosen(
 def _model(plan: Plan, name: str, given_rows: Mapping[str, ExternalRows]) -> TableModel:
     """Return the table model of a table; what cannot be made is refused, before anything is spent."""
     return table_model(plan.table[name].mechanism, **({"codes": given_rows[name].codes} if name in given_rows else {}))
-
-
-def _structure(plan: Plan, name: str) -> Structure:
-    """Return the size limits of a table's model; columns that they cannot hold are
-    refused, before anything is spent.
-    """
-    table = plan.table[name]
-    structure = Structure() if table.model_cells is None else Structure(max_model_cells=table.model_cells)
-    declared = {c.name: c for c in table.modelled if not isinstance(c.domain, Learn | None)}
-    shape = {n: size(c.domain, nullable=c.column.nullable) for n, c in declared.items()}  # type: ignore[arg-type]
-    try:
-        structure.require_room(shape, cells=sum(shape.values()))
-    except PlanError as error:
-        raise PlanError(f"table {name!r}: {error}") from None
-    return structure
 
 
 def _charge_external(book: Ledger, plan: Plan, given_rows: Mapping[str, ExternalRows]) -> list[dict[str, object]]:
@@ -246,8 +274,13 @@ def _learn_domains(
     degrees: Mapping[Task, DegreeCounts],
     public: dict[str, pa.Table],
     report: Progress,
+    *,
+    regroup: bool,
 ) -> Plan:
-    """Fill in every domain that the plan wants learned, and tell the Curator how columns are coded."""
+    """Fill in every domain that the plan wants learned, and tell the Curator how columns are coded.
+
+    Groups of degrees stay as they are unless they are to be made anew.
+    """
     sizes = {name: rows.used for name, rows in known.items()}
     for table in plan.tables:
         for column in table.columns:
@@ -266,7 +299,8 @@ def _learn_domains(
                 plan = plan.replace_domain(table.name, column.name, domain)
             curator.set_codec(table.name, column.name, Codec(column.column, domain))
     for name in plan.promise.private:
-        plan = group_degrees(curator, plan, allocation, name, degrees, known)
+        if regroup:
+            plan = group_degrees(curator, plan, allocation, name, degrees, known)
         for column_name, codec in plan.compile().table[name].derived_codecs.items():
             curator.set_codec(name, column_name, codec)
     return plan
@@ -319,48 +353,18 @@ def _fit_tables(
         unit_sums = table_way(plan.compile().table[name]) is not Way.PLAIN
         view = View.of_table(name, plan.compile().table[name].model_columns)
         window: Window = unit_window(curator, view, Task("tables", name).name, sizes, unit_sums=unit_sums)
-        workload = _favoured(plan.compile(), Task("tables", name), tuple(window.shape))
         with report.step(f"fit table {name}"):
+            before = table_answers(plan.compile(), name, curator.release, rows=sizes[name])
             window, left = centred(window, rho=rho, rows=sizes[name])
-            structure, left = with_dependencies(plan, name, window, structure, rho=left, rows=sizes[name])
-            fitted[name] = model.fit(
-                window,
-                rho=left,
-                rows=sizes[name],
-                structure=replace(structure, workload=workload, linked=_linked(plan.compile(), name)),
-                progress=report.inside,
-            )
+            asked, left = ask_for_dependencies(plan, name, window, structure, rho=left, rows=sizes[name])
+            asked = replace(asked, measured=(*asked.measured, *before))
+            asked = with_workloads(plan.compile(), name, tuple(window.shape), asked)
+            ask = model.ask if isinstance(model, Learner) else model.fit
+            found = ask(window, rho=left, rows=sizes[name], structure=asked, progress=report.inside)
+            if isinstance(found, Learner):
+                found = learn_table(plan, name, found, structure, curator.release, rows=sizes[name])
+            fitted[name] = found
+            report.inside("fitted", 1.0)
         mechanisms[name] = model.name
         longer[name] = {} if window.units is None else window.units.longer
     return fitted, mechanisms, longer
-
-
-def _favoured(plan: CompiledPlan, task: Task, columns: Columns) -> dict[Columns, float] | None:
-    """Return the workload of a table where some is declared: of weight 1, as much as
-    all other sets of columns together.
-    """
-    declared = favoured(plan, task)
-    if not declared:
-        return None
-    order = min(3 if math.comb(len(columns), 3) <= MAX_TRIPLES else 2, len(columns))
-    every = list(combinations(columns, order))
-    wanted = dict.fromkeys(every, 1 / len(every))
-    for names, weight in declared.items():
-        key = tuple(c for c in columns if c in names)
-        wanted[key] = wanted.get(key, 0.0) + weight
-    return wanted
-
-
-def _linked(plan: CompiledPlan, name: str) -> dict[Columns, float]:
-    """Return what links see of a table's rows: sets of its columns, each with a degree,
-    by the workloads they are in.
-    """
-    out: dict[Columns, float] = {}
-    for key in plan.table[name].counted_keys:
-        for relation in (r for r in plan.relations if r.table == key.table):
-            for side, other in ((relation.left, relation.right), (relation.right, relation.left)):
-                own = [a.column for _, a in side if a.path == (key.name,) and parse_degree(a.column) is None]
-                found = seen_through_links(own, key.degree, others=len(other), k=plan.k, beside=len(side) - len(own))
-                for columns, weight in found.items():
-                    out[columns] = out.get(columns, 0.0) + weight
-    return out

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,19 +13,21 @@ from dpweave.budget.ways_of_counting import relation_way
 from dpweave.fitting.sibling_learning import learn_siblings
 from dpweave.fitting.unit_windows import unit_window
 from dpweave.links.evidence import describe
-from dpweave.links.link_method import LinkModel, Refittable
 from dpweave.links.map_learner import MAP
 from dpweave.links.popularity import MOST_TARGETS, of_links, popularity, share_for
 from dpweave.links.relation_model import relation_model
+from dpweave.measure.answers import averaged
 from dpweave.measure.question import Way
+from dpweave.model.file_format import listed
 from dpweave.privacy.accounting import subtract
 from dpweave.schema.domain import parse_degree
+from dpweave.weaving.known_links import KnownLinks
 from dpweave.weaving.parts import SharedRows, pilot
 from dpweave.weaving.state import WeavingState
 from dpweave.weaving.weaver import Weaver
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -32,25 +35,27 @@ if TYPE_CHECKING:
     from dpweave.budget.allocation import Allocation
     from dpweave.budget.tasks import Task
     from dpweave.links.degrees import Degrees
-    from dpweave.links.link_method import LinkProblem
+    from dpweave.links.link_method import LinkModel, LinkProblem
     from dpweave.plan.relations import Relation
     from dpweave.privacy.curator import Curator, CuratorWindow
-    from dpweave.privacy.window import Columns
+    from dpweave.privacy.release import Release
+    from dpweave.privacy.window import Columns, Noisy
     from dpweave.progress import Progress
     from dpweave.schema.database import ForeignKey
     from dpweave.schema.domain import Scalar
     from dpweave.weaving.blueprint import Blueprint
+    from dpweave.weaving.link_problems import Unlinked
 
 
-def learn_popularity(
+def ask_popularity(
     curator: Curator, blueprint: Blueprint, allocation: Allocation, report: Progress
-) -> tuple[Blueprint, dict[str, float]]:
-    """Count how often each row of a public table is led to, where noise lets that show;
-    return what links have left, by task.
+) -> dict[str, float]:
+    """Count how often each row of a public table is led to, where noise lets that show; return what links have left,
+    by task.
 
     One row of each owner counts for a target, which noise need hide no more of (docs/proofs, Theorem 5).
     """
-    plan, found = blueprint.plan, {}
+    plan = blueprint.plan
     compiled = plan.compile()
     left = {task.name: rho for task, rho in allocation.tasks.items() if task.group == "links"}
     for relation in compiled.relations:
@@ -71,13 +76,28 @@ def learn_popularity(
             share = share_for(rho=left[task.name], l2=window.l2((column,)), mean=mean, targets=len(keys))
             rho = left[task.name] * (1.0 if alone else share)
             if rho > 0:
-                (noisy,) = window.measure([(column,)], rho=rho)
+                window.measure([(column,)], rho=rho)
                 left[task.name] = subtract(left[task.name], rho)
-                codes = WeavingState(plan, blueprint.public, seed=0).codes[target]
-                counts = noisy.counts[order]
-                weights = popularity(counts, sigma=noisy.sigma, columns=codes)
-                found[relation.table, relation.key] = _by_links(blueprint, relation, weights, counts, noisy.sigma)
-    return replace(blueprint, popularity=found), left
+    return left
+
+
+def with_popularity(blueprint: Blueprint, release: Release) -> Blueprint:
+    """Say how often each row of a public table is led to, where a release has counts of it."""
+    plan, found = blueprint.plan, {}
+    for relation in plan.compile().relations:
+        counted = [m for m in release.measured if m.what == popularity_task(relation).name]
+        if not counted or not isinstance(relation_model(plan.compile(), relation), MAP):
+            continue
+        target, key = relation.target, plan.database[relation.table].key[relation.key]
+        keys = [[str(v) for v in listed(m.domains[0])] for m in counted]
+        order = _places(keys[0], blueprint.public[target], key)
+        if order is not None and all(same == keys[0] for same in keys):
+            noisy = averaged([m.marginal for m in counted])
+            codes = WeavingState(plan, blueprint.public, seed=0).codes[target]
+            counts = noisy.counts[order]
+            weights = popularity(counts, sigma=noisy.sigma, columns=codes)
+            found[relation.table, relation.key] = _by_links(blueprint, relation, weights, counts, noisy.sigma)
+    return replace(blueprint, popularity=found)
 
 
 def _by_links(
@@ -100,23 +120,52 @@ def _by_links(
     )
 
 
-def _places(keys: tuple[Scalar, ...], table: pa.Table, key: ForeignKey) -> IntArray | None:
-    """Which of ``keys`` each row of a public table has; None where they are not the same."""
-    place = {value: i for i, value in enumerate(keys)}
-    rows = table[key.target_columns[0]].to_pylist() if keys else []
+def _places(keys: Sequence[Scalar], table: pa.Table, key: ForeignKey) -> IntArray | None:
+    """Which of ``keys`` each row of a public table has, as they print; None where they are not the same."""
+    place = {str(value): i for i, value in enumerate(keys)}
+    rows = [str(value) for value in table[key.target_columns[0]].to_pylist()] if keys else []
     return np.array([place[v] for v in rows]) if len(rows) == len(place) == len(place.keys() & set(rows)) else None
 
 
+@dataclass(frozen=True)
+class Asker:
+    """Spends ``shares`` on links, by task, through a curator. ``longer`` are by how much units' vectors were longer."""
+
+    curator: Curator
+    blueprint: Blueprint
+    shares: Mapping[str, float]
+    siblings: Mapping[Task, float]
+    """What of these is for what rows of one owner have in common."""
+    longer: Mapping[str, Mapping[str, float]]
+
+    def _for_siblings(self, window: CuratorWindow, relation: Relation) -> float:
+        return self.siblings.get(link_task(relation), 0.0) if window.has_moments else 0.0
+
+    def ask(self, unlinked: Unlinked, progress: Callable[[str, float], None]) -> None:
+        """Ask about the links of a relation; what was answered is in the release."""
+        relation, problem, degrees = unlinked.relation, unlinked.problem, unlinked.degrees
+        window = _links_window(self.curator, self.blueprint, relation, self.longer)
+        rho = subtract(self.shares[link_task(relation).name], self._for_siblings(window, relation))
+        model = _for_hidden(relation_model(self.blueprint.plan.compile(), relation), relation, problem, degrees)
+        if isinstance(model, MAP):
+            model.ask(window, problem, rho=rho, progress=progress, degrees=degrees)
+        else:  # links are drawn from what it asked, by a generator that it has not used
+            model.learn(window, problem, rho=rho, rng=deepcopy(unlinked.rng), progress=progress, degrees=degrees)
+
+    def ask_for_siblings(self, unlinked: Unlinked) -> None:
+        """Ask what rows of one owner have in common, once it is known which rows go with which owners."""
+        window = _links_window(self.curator, self.blueprint, unlinked.relation, self.longer)
+        rho = self._for_siblings(window, unlinked.relation)
+        if rho and unlinked.pairs is not None:
+            window = replace(window, name=siblings_task(unlinked.relation).name)
+            learn_siblings(window, unlinked.relation, unlinked.problem, unlinked.pairs, rho=rho)
+
+
 def learn_links(
-    curator: Curator,
-    blueprint: Blueprint,
-    shares: Mapping[str, float],
-    siblings: Mapping[Task, float],
-    longer: Mapping[str, Mapping[str, float]],
-    report: Progress,
+    release: Release, blueprint: Blueprint, report: Progress, *, asker: Asker | None = None
 ) -> tuple[list[dict[str, object]], dict[tuple[str, str], Any]]:
-    """Learn each relation when its turn comes in the weaving of a first database, or of
-    a part of one: what was measured stays in the release, the rows do not.
+    """Learn each relation when its turn comes in the weaving of a first database, or of a part of one, from what the
+    ``release`` holds once the ``asker`` has asked about it; the rows do not stay.
 
     Returns what the noisy counts say about each relation, and what was fitted to them.
     """
@@ -124,23 +173,26 @@ def learn_links(
     found: dict[str, dict[str, object]] = {}
     part, common = pilot(plan, blueprint.expected_rows(1.0))
     weaver = Weaver(blueprint, scale=1.0, seed=0, part=part, shared_rows=SharedRows(common))
-    for unlinked in weaver.wire() if shares else ():
-        relation, problem, degrees, rng = unlinked.relation, unlinked.problem, unlinked.degrees, unlinked.rng
-        name, at = link_task(relation).name, f"{relation.table}.{relation.key}"
-        if name not in shares:
+    names = {link_task(r).name for r in plan.compile().relations}
+    known = {m.what for m in release.measured} | {m.what for m in release.summed_by_unit}
+    known &= names
+    asked = set() if asker is None else set(asker.shares)
+    links = KnownLinks(plan.compile(), release, {})
+    for unlinked in weaver.wire() if known | asked else ():
+        relation, name = unlinked.relation, link_task(unlinked.relation).name
+        at = f"{relation.table}.{relation.key}"
+        if name not in known | asked:
             continue
-        window = _links_window(curator, blueprint, relation, longer)
-        model = _for_hidden(relation_model(plan.compile(), relation), relation, problem, degrees)
-        for_siblings = siblings.get(link_task(relation), 0.0) if window.has_moments else 0.0
-        rho = subtract(shares[name], for_siblings)
         with report.step(f"learn links {at}"):
-            result = model.learn(window, problem, rho=rho, rng=rng, progress=report.inside, degrees=degrees)
-            if for_siblings:
-                window = replace(window, name=siblings_task(relation).name)
-                unlinked.siblings = learn_siblings(window, relation, problem, result.pairs, rho=for_siblings)
-        found[at] = {"relation": at, **describe(problem, result.measured, degrees=degrees, rng=rng)}
-        unlinked.pairs = result.pairs
-        unlinked.fit = result.fit if isinstance(model, Refittable) else None
+            if asker is not None and name in asked:
+                asker.ask(unlinked, report.inside)
+            links.link(unlinked)
+            if asker is not None and name in asked:
+                asker.ask_for_siblings(unlinked)
+                unlinked.siblings = release.find_moments(siblings_task(relation).name)
+        measured: tuple[Noisy, ...] = (*release.find(name), *release.find_unit_sums(name))
+        said = describe(unlinked.problem, measured, degrees=unlinked.degrees, rng=unlinked.rng)
+        found[at] = {"relation": at, **said}
     for at, shared in weaver.siblings.items():
         found[at]["siblings"] = {"factors": shared.factors, "strongest": round(shared.strongest, 3)}
     left = [r for r in plan.compile().relations if f"{r.table}.{r.key}" not in found]

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from dpweave import chosen
 from dpweave.budget.tasks import Task
+from dpweave.measure.answers import averaged
 from dpweave.plan.relations import degree_codec, repetition_codec
+from dpweave.privacy.accounting import split
 from dpweave.schema.domain import View, parse_repetition
 from dpweave.tables.owned_row_counts import (
     DegreeCounts,
@@ -46,22 +48,31 @@ def measure_sizes(curator: Curator, plan: CompiledPlan, allocation: Allocation, 
                 curator.measure(View.of_table(task.table, ()), [()], what=task.name, rho=rho)
 
 
-def count_degrees(
-    curator: Curator, plan: CompiledPlan, allocation: Allocation, report: Progress
-) -> dict[Task, DegreeCounts]:
-    """Count how many rows owners have, beyond any bound: in growing buckets first, then in
-    finer cells where owners are many.
+def count_degrees(curator: Curator, plan: CompiledPlan, allocation: Allocation, report: Progress) -> None:
+    """Count how many rows owners have, beyond any bound: in growing buckets first, then in finer cells where owners are
+    many. Where a release that is extended has both, the finer cells are counted again.
     """
-    found = {}
     for name in plan.promise.private:
         for key in plan.table[name].counted_keys:
             task = Task("domains", name, key.degree)
             if task in allocation.tasks:
                 with report.step(f"learn how many {key.table} a row of {name} has"):
                     rho = allocation.tasks[task]
-                    first = _look(curator, task, key, key.fine_degrees, chosen.FIRST_COUNT * rho)
-                    second = _look(curator, task, key, finer(first, key.fine_degrees), (1 - chosen.FIRST_COUNT) * rho)
-                    found[task] = joined([first, second], key.fine_degrees)
+                    looks = curator.release.find(task.name)
+                    if not looks:
+                        first, rho = split(rho, [chosen.FIRST_COUNT, 1 - chosen.FIRST_COUNT])
+                        looks = (_look(curator, task, key, key.fine_degrees, first),)
+                    _look(curator, task, key, finer(looks[0], key.fine_degrees), rho)
+
+
+def known_degrees(plan: CompiledPlan, release: Release) -> dict[Task, DegreeCounts]:
+    """Put together what a release says of how many rows owners have."""
+    found = {}
+    for name in plan.promise.private:
+        for key in plan.table[name].counted_keys:
+            task = Task("domains", name, key.degree)
+            if looks := release.find(task.name):
+                found[task] = joined(looks, key.fine_degrees)
     return found
 
 
@@ -81,7 +92,7 @@ def known_sizes(plan: CompiledPlan, release: Release, degrees: Mapping[Task, Deg
     for name in plan.order:
         table = plan.table[name]
         if table.planned.public_rows is None:
-            (direct,) = release.find(Task("sizes", name).name)
+            direct = averaged(release.find(Task("sizes", name).name))
             out[name] = Rows(float(direct.counts), direct.sigma)
             if table.planned.rows is not None:
                 out[name] = with_declared(out[name], table.seen_rows)

@@ -86,23 +86,37 @@ class MAP:
         progress: Callable[[str, float], None],
         degrees: Degrees = UNKNOWN,
     ) -> LinkResult:
-        """Spend exactly ``rho`` on the cliques that promise most, fit, and link the rows of ``problem``.
+        """Spend exactly ``rho`` on the cliques that promise most, fit, and link the rows of ``problem``."""
+        measured = self.ask(window, problem, rho=rho, progress=progress, degrees=degrees)
+        if not (problem.links and problem.left_rows and problem.right_rows):
+            return LinkResult(np.zeros((0, 2), dtype=np.int64))
+        progress("fitting", 0.2)
+        fit = fit_links(problem, measured, degrees=degrees, rng=rng)
+        progress("wiring", 0.8)
+        return LinkResult(draw_links(fit, problem, degrees=degrees, rng=rng), tuple(measured), rho, fit)
+
+    def ask(
+        self,
+        window: Window,
+        problem: LinkProblem,
+        *,
+        rho: float,
+        progress: Callable[[str, float], None],
+        degrees: Degrees = UNKNOWN,
+    ) -> Sequence[Noisy]:
+        """Spend exactly ``rho`` on the cliques that promise most.
 
         Nothing is measured, and nothing spent, where there is nothing to link or no column that varies on one side.
         """
         progress("choosing what to measure", 0.0)
         if not (problem.links and problem.left_rows and problem.right_rows):
-            return LinkResult(np.zeros((0, 2), dtype=np.int64))
+            return ()
         scene = FitInputs.of(problem, degrees)
         design = scene.design(self.k, self.favoured)
         if not design.cliques:
-            return LinkResult(self.wire(problem, (), rng=rng, degrees=degrees))
+            return ()
         variance = np.array([default_variance(t, scene.links, selective=problem.selective) for t in design.components])
-        measured = self._measure(window, scene, design, variance, rho=rho, progress=progress)
-        progress("fitting", 0.2)
-        fit = fit_links(problem, measured, degrees=degrees, rng=rng)
-        progress("wiring", 0.8)
-        return LinkResult(draw_links(fit, problem, degrees=degrees, rng=rng), tuple(measured), rho, fit)
+        return self._measure(window, scene, design, variance, rho=rho, progress=progress)
 
     def _measure(
         self,

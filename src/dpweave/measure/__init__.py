@@ -5,6 +5,7 @@ Lives here:
     ``cross_workloads``: sets of columns on both sides of a relation.
   - ``expected_error``: how far off counts with noise are, in one figure.
   - ``question``: one question, which knows its noise and asks itself. ``estimates``: what its answer says.
+    ``answers``: counts of one table, added up and averaged.
   - ``centred_counts``, ``clipped_counts``, ``public_row_sums``: how to put questions about rows of units with little
     noise. ``sibling_moments``: what rows of one owner have in common.
   - ``dependence``: whether columns go together beyond chance.

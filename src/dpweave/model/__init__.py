@@ -3,6 +3,7 @@
 Lives here:
   - ``model``: the public class ``Model``, and ``load``. ``file_format``: the entries of a model file.
   - ``verification``: whether a certificate is true, worked out from the release.
+  - ``extension``: two fits of one database as one release, and their total.
   - ``synthetic_database``: what ``Model.sample`` returns, and how it is written.
   - ``coded_database``: Arrow tables as codes and positions, for the report and the evaluation.
 

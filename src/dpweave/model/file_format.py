@@ -9,7 +9,7 @@ import numpy as np
 
 from dpweave.privacy.release import Discovered, Measured, MeasuredMoments, MeasuredUnitSum, Release, Selected
 from dpweave.privacy.window import NoisyMarginal, NoisyMoments, NoisyUnitSum, UnitMoments, UnitSum
-from dpweave.schema.domain import Attribute, View
+from dpweave.schema.domain import Attribute, Categories, View
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -138,6 +138,13 @@ def _domain_to_dict(domain: Any) -> Any:
     return {"kind": type(domain).__name__.lower()} | {
         k: [str(v) for v in value] if isinstance(value, tuple) else value for k, value in vars(domain).items()
     }
+
+
+def listed(domain: Any) -> tuple[Any, ...]:
+    """Return the values of a list of categories, as a new release or one from a file has it; none of other domains."""
+    if isinstance(domain, dict):
+        return tuple(domain.get("values", ()))
+    return domain.values if isinstance(domain, Categories) else ()
 
 
 def _view_to_dict(view: View) -> dict[str, Any]:

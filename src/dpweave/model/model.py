@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 import os
+import traceback
 import zipfile
 import zlib
-from contextlib import suppress
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from dpweave.engines.staging import staged
 from dpweave.errors import ModelFileError, UsageError
 from dpweave.links.link_method import Refittable
 from dpweave.links.relation_model import relation_model
+from dpweave.measure.answers import averaged
 from dpweave.model.file_format import _ipc, _pack, _release_from_dict, _table, _unpack, release_to_dict
 from dpweave.plan.plan import Plan
 from dpweave.privacy.certificate import Certificate
@@ -64,11 +66,22 @@ class Model:
     """What was fitted to the links of each relation, by (table, key), so that sampling need not repeat it."""
     answers: Path | None = field(default=None, compare=False, repr=False)
     """File that keeps what was paid for until this is saved."""
+    asked: Plan | None = None
+    """The plan under which rows were asked, where the model was learned again since under another one."""
+    lineage: tuple[Mapping[str, str], ...] = ()
+    """How it came from the model of that fit: one entry for every time it was learned again."""
+    file: Path | None = field(default=None, compare=False, repr=False)
+    """The file that it was loaded from, which a stranger may have written."""
 
     @property
     def plan(self) -> Plan:
         """The plan with every learned domain filled in."""
         return self.blueprint.plan
+
+    @property
+    def certified_plan(self) -> Plan:
+        """The plan that the certificate is about."""
+        return self.plan if self.asked is None else self.asked
 
     @property
     def sizes(self) -> Mapping[str, float]:
@@ -108,7 +121,8 @@ class Model:
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
             raise UsageError(f"seed must be a whole number of at least 0, not {seed!r}")
         require_faker(self.plan.placeholders)
-        count, common = divide(self.plan, self.blueprint.expected_rows(scale))
+        with self._blaming_its_file():
+            count, common = divide(self.plan, self.blueprint.expected_rows(scale))
         tell = progress if count == 1 else None  # parts are woven, and tell of it, when they are written
         parts = Parts(
             lambda: self._weave(float(scale), int(seed), count, common, tell), self.plan.database.names, count
@@ -122,12 +136,30 @@ class Model:
         known, shared_rows = KnownLinks(self.plan.compile(), self.release, self.fits, tell), SharedRows(common)
 
         def weave(part: Part) -> Woven:
-            weaver = Weaver(self.blueprint, scale=scale, seed=seed, fits=self.fits, part=part, shared_rows=shared_rows)
-            for unlinked in weaver.wire():
-                known.link(unlinked)
-            return Woven(weaver.tables(), weaver.repairs)
+            with self._blaming_its_file():
+                weaver = Weaver(
+                    self.blueprint, scale=scale, seed=seed, fits=self.fits, part=part, shared_rows=shared_rows
+                )
+                for unlinked in weaver.wire():
+                    known.link(unlinked)
+                return Woven(weaver.tables(), weaver.repairs)
 
         return (weave(Part(index, count)) for index in range(count))
+
+    @contextmanager
+    def _blaming_its_file(self) -> Iterator[None]:
+        """Say of a model from a file that it cannot be sampled, where numbers in it fit nothing that a fit leaves."""
+        try:
+            yield
+        except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+            if self.file is None:
+                raise
+            at = traceback.extract_tb(error.__traceback__)[-1]
+            raise ModelFileError(
+                f"the model {self.file} cannot be sampled: its parts do not belong together, as if it was edited or"
+                f" damaged ({type(error).__name__} at {Path(at.filename).name}:{at.lineno}); if nobody touched it, this"
+                " is a bug: report it"
+            ) from error
 
     def save(self, path: str | Path) -> None:
         """Write the model as a zip of JSON, TOML and Arrow, whole or not at all:
@@ -167,7 +199,9 @@ def repetitions(plan: CompiledPlan, release: Release) -> dict[str, tuple[float, 
     found = {}
     for table in plan.promise.private:
         key = plan.table[table].repeating_key
-        for noisy in release.find(Task("sizes", table, repetition(key)).name) if key else ():
+        known_counts = release.find(Task("sizes", table, repetition(key)).name) if key else ()
+        if known_counts:
+            noisy = averaged(known_counts)
             once, again = np.maximum(noisy.counts, 0)
             rows = max(float(once + again), 1.0)
             found[table] = float(again) / rows, noisy.sigma / rows
@@ -184,7 +218,7 @@ def load(path: str | Path) -> Model:
                 f"the model {path} has format {manifest['format']!r}; this dpweave reads format {FORMAT}: sample from"
                 " it with the version that wrote it"
             )
-        return _from_entries(manifest, entries)
+        return replace(_from_entries(manifest, entries), file=Path(path))
     except ModelFileError:
         raise
     except Exception as error:  # a stranger's file can break anything that reads it
@@ -252,6 +286,9 @@ def _entries(model: Model) -> dict[str, bytes]:
         "release.json": json.dumps(release_to_dict(model.release), indent=1, default=str).encode(),
         "arrays.arrow": _pack(arrays),
     }
+    if model.asked is not None:
+        entries["asked.toml"] = model.asked.to_toml().encode()
+        entries["lineage.json"] = json.dumps([dict(step) for step in model.lineage], indent=1).encode()
     return entries | {f"public/{i}.arrow": _ipc(t) for i, t in enumerate(model.public.values())}
 
 
@@ -283,6 +320,8 @@ def _from_entries(manifest: dict[str, Any], entries: dict[str, bytes]) -> Model:
         release=release,
         mechanisms={t: entry["mechanism"] for t, entry in manifest["tables"].items()},
         fits=fits,
+        asked=Plan.from_toml(entries["asked.toml"].decode()) if "asked.toml" in entries else None,
+        lineage=tuple(json.loads(entries.get("lineage.json", b"[]"))),
     )
 
 

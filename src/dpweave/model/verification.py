@@ -34,7 +34,7 @@ from dpweave.privacy.unit_sums import CLIP, grid, on_grid
 from dpweave.privacy.window import Candidate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from dpweave.model.model import Model
     from dpweave.plan.plan import Plan
@@ -84,13 +84,17 @@ def verify(model: Model, *, ledger: str | Path | None = None) -> Verification:
     found = _Found()
     try:
         _recompute(model, found)
+        _compare_digests(model, found)
     except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError):  # a stranger may have written it
         found.wrong.append("the certificate or the release holds values that none can hold: it was edited")
-    _compare_digests(model, found)
     if ledger is None:
         found.unbound.append("no ledger was named, so what it says was not compared")
     else:
         _compare_ledger(model.certificate, Path(ledger), found)
+    if model.lineage:
+        found.unbound.append(
+            f"it was learned again {len(model.lineage)} times from the same answers; how is not in the certificate"
+        )
     if model.certificate.insecure:
         found.unbound.append("noise came from a known seed, for tests: this protects nobody")
     return Verification(tuple(found.wrong), tuple(found.checked), tuple(found.unbound))
@@ -143,7 +147,7 @@ class _Found:
 
 def _recompute(model: Model, found: _Found) -> None:
     """Work out every cost from answers and promise, and everything that the certificate concludes from costs."""
-    certificate, promise = model.certificate, model.plan.promise
+    certificate, promise = model.certificate, model.certified_plan.promise
     costs = _Costs(model)
     total, unanswered, unweighed = Cost.zero(), 0, 0
     for event in certificate.events:
@@ -170,6 +174,7 @@ def _recompute(model: Model, found: _Found) -> None:
         f"charges add up to epsilon {max(g.epsilon for g in tables):.6g}, rho {max(g.rho for g in tables):.6g}; the"
         f" certificate says {certificate.epsilon:.6g} and {certificate.rho:.6g}",
     )
+    found.require(model.plan.promise == promise, "the plan of this model promises something else than was asked under")
     bounds = tuple((t, k, b) for (t, k), b in promise.bounds.items())
     owned = {u: {t: n for t in promise.private if (n := belonging(promise, u, t))} for u in promise.protected}
     same = (certificate.neighbours, certificate.bounds, certificate.owned_rows) == (promise.neighbours, bounds, owned)
@@ -187,8 +192,8 @@ class _Costs:
     """The answers of a release, each given to its charge in the order in which they were made."""
 
     def __init__(self, model: Model) -> None:
-        self.plan = model.plan
-        self.promise = model.plan.promise
+        self.plan = model.certified_plan
+        self.promise = model.certified_plan.promise
         self.given = 0
         self._measured = deque(model.release.measured)
         self._sums = deque(model.release.summed_by_unit)
@@ -345,7 +350,7 @@ def _compare_digests(model: Model, found: _Found) -> None:
         return
     ours = {
         "answers": answers_digest(model.release),
-        "plan": plan_digest(model.plan),
+        "plan": plan_digest(model.certified_plan),
         "certificate": _certificate_digest(model.certificate),
     }
     for name, digest in ours.items():
@@ -356,14 +361,16 @@ def _compare_digests(model: Model, found: _Found) -> None:
 def _compare_ledger(certificate: Certificate, path: Path, found: _Found) -> None:
     """Hold every charge, and what the run's last line says, against the ledger."""
     try:
-        entries = [e for d in read(path).databases.values() for e in d.entries if e.run == certificate.run]
+        every = [e for d in read(path).databases.values() for e in d.entries]
         lines = len(whole_lines(path))
     except LedgerError as error:
         if not path.exists():
             raise
         found.wrong.append(str(error))
         return
-    last = max((event["n"] for event in certificate.events), default=0)
+    entries = [e for e in every if e.run == certificate.run]
+    own = [event for event in certificate.events if "run" not in event]
+    last = max((event["n"] for event in own), default=0)
     if last > lines:
         found.wrong.append(f"the ledger was cut off: it ends at line {lines}, and the certificate names line {last}")
         return
@@ -372,15 +379,13 @@ def _compare_ledger(certificate: Certificate, path: Path, found: _Found) -> None
             f"the ledger {path} knows no run {certificate.run}; name the one that the fit was charged to"
         )
         return
-    charged = [_event(e) for e in entries if e.kind == "charge"]
-    found.require(
-        charged == [dict(event) for event in certificate.events]
-        and {e.database for e in entries} == {certificate.database},
-        "the charges that the ledger has for this run are not those in the certificate",
-    )
-    found.checked.append(
-        f"{len(charged)} charges, held against {lines} lines of the ledger, of which each follows the last"
-    )
+    _compare_charges(certificate.database, entries, own, lines, found)
+    for run in dict.fromkeys(str(event["run"]) for event in certificate.events if "run" in event):
+        earlier = [{k: v for k, v in e.items() if k != "run"} for e in certificate.events if e.get("run") == run]
+        if charged := [e for e in every if e.run == run]:
+            _compare_charges(certificate.database, charged, earlier, lines, found)
+        else:
+            found.unbound.append(f"the ledger knows no run {run}, which is extended here; it was not compared")
     ends = [e.what.get("digests") for e in entries if e.kind == "close"]
     written = [d for d in ends if d is not None]
     if written:
@@ -396,6 +401,20 @@ def _compare_ledger(certificate: Certificate, path: Path, found: _Found) -> None
         )
     found.unbound.append(
         "whoever may write both files can change both; hold the ledger against an anchor that was kept elsewhere"
+    )
+
+
+def _compare_charges(
+    database: str, entries: Sequence[Entry], events: Sequence[Mapping[str, Any]], lines: int, found: _Found
+) -> None:
+    """Hold the charges of one run in a ledger against those that a certificate names."""
+    charged = [_event(e) for e in entries if e.kind == "charge"]
+    found.require(
+        charged == [dict(event) for event in events] and {e.database for e in entries} == {database},
+        "the charges that the ledger has for this run are not those in the certificate",
+    )
+    found.checked.append(
+        f"{len(charged)} charges, held against {lines} lines of the ledger, of which each follows the last"
     )
 
 

@@ -131,8 +131,9 @@ class Release:
         return tuple(b.noisy for b in self.summed_by_unit if b.what == what)
 
     def find_moments(self, what: str) -> NoisyMoments | None:
-        """Return the moments measured under one name; None if there are none."""
-        return next((m.noisy for m in self.moments if m.what == what), None)
+        """Return the moments measured under one name, those of least noise; None if there are none."""
+        found = (m.noisy for m in self.moments if m.what == what)
+        return min(found, key=lambda noisy: noisy.sigma / noisy.moments.clip, default=None)
 
 
 def guarantees(spent: Cost, tables: tuple[str, ...], *, delta: float) -> tuple[Guarantee, ...]:

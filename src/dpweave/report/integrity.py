@@ -91,9 +91,12 @@ def repeats(table: pa.Table, columns: tuple[str, ...]) -> int:
     >>> import pyarrow as pa
     >>> repeats(pa.table({"a": [1, 1, 1, None, None], "b": [1, 1, 2, 1, 1]}), ("a", "b"))
     1
+    >>> repeats(pa.table({"../x": [1, 1]}), ("../x",))
+    1
     """
-    whole = table.select(list(columns)).drop_null()
-    return int(whole.num_rows - whole.group_by(list(columns)).aggregate([]).num_rows)
+    names = [f"c{i}" for i in range(len(columns))]  # Arrow takes names that begin with a dot for paths
+    whole = table.select(list(columns)).rename_columns(names).drop_null()
+    return int(whole.num_rows - whole.group_by(names).aggregate([]).num_rows)
 
 
 def _references(

@@ -12,15 +12,15 @@ import numpy as np
 from dpweave import chosen
 from dpweave.errors import UsageError
 from dpweave.privacy.window import Candidate, Columns
-from dpweave.tables.base import Registration, Structure
+from dpweave.tables.base import Registration, Structure, ask_and_learn
 from dpweave.tables.graphical.graphical_table import GraphicalTable, restore
-from dpweave.tables.session import Session, graded, polish
+from dpweave.tables.session import Asking, graded, learned
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from dpweave.arrays import FloatArray
-    from dpweave.privacy.window import Window
+    from dpweave.privacy.window import NoisyMarginal, Window
 
 MAX_PREDICTED = 1 << 23
 """Cells of all candidates' predictions together: 64 megabytes."""
@@ -68,14 +68,26 @@ class AIM:
         structure: Structure,
         progress: Callable[[str, float], None],
     ) -> GraphicalTable:
+        """Ask, and learn from the answers."""
+        return ask_and_learn(self, window, rho=rho, rows=rows, structure=structure, progress=progress)
+
+    def ask(
+        self,
+        window: Window,
+        *,
+        rho: float,
+        rows: float | None,
+        structure: Structure,
+        progress: Callable[[str, float], None],
+    ) -> AIM:
         """Measure columns, then marginals round by round, then those chosen once more."""
         limit = structure.max_model_cells // 8 if self.model_cells is None else self.model_cells
-        session = Session(window, rho=rho, rows=rows, structure=structure, limit=limit)
+        session = Asking(window, rho=rho, rows=rows, structure=structure, limit=limit)
         weights = closure(session)
         progress("measuring columns", 0.0)
         if all(len(clique) < 2 for clique in weights):
             session.measure_singles(session.purse.rest())
-            return polish(session, progress)
+            return self
         each = rho / (self.rounds * len(session.columns))
         session.measure_singles(session.purse.take((1 - self.selection) * each * len(session.columns)))
         session.merge_rare()
@@ -90,9 +102,20 @@ class AIM:
             each *= 1 if moved else 4
         progress("measuring once more", 0.9)
         self._once_more(session, weights)
-        return polish(session, progress)
+        return self
 
-    def _round(self, session: Session, weights: Mapping[Columns, float], rho: float) -> bool:
+    def learn(
+        self,
+        answers: Sequence[NoisyMarginal],
+        shape: Mapping[str, int],
+        *,
+        rows: float | None,
+        structure: Structure,
+    ) -> GraphicalTable:
+        """The graphical model of all that was answered."""
+        return learned(answers, shape, rows=rows, structure=structure)
+
+    def _round(self, session: Asking, weights: Mapping[Columns, float], rho: float) -> bool:
         """One choice and one measurement; whether it moved the model by more than its noise."""
         allowed = self._allowed(session, weights, rho)
         predicted = session.predictions(allowed)
@@ -111,7 +134,7 @@ class AIM:
         after = session.predictions([chosen])[chosen]
         return bool(np.abs(after - before).sum() > MEAN_ABSOLUTE * noise[chosen])
 
-    def _once_more(self, session: Session, weights: Mapping[Columns, float]) -> None:
+    def _once_more(self, session: Asking, weights: Mapping[Columns, float]) -> None:
         """Spend the rest on what was chosen; a column that no candidate has counts like the least of them."""
         least = min(weights.values())
         chosen = {clique: weights.get(clique, least) for clique in session.largest()}
@@ -119,7 +142,7 @@ class AIM:
             session.add(noisy)
         session.merge_rare()
 
-    def _allowed(self, session: Session, weights: Mapping[Columns, float], rho: float) -> list[Columns]:
+    def _allowed(self, session: Asking, weights: Mapping[Columns, float], rho: float) -> list[Columns]:
         """Candidates whose model stays within the part of the size limit that the spent budget has earned."""
         purse = session.purse
         earned = min(1.0, (purse.rho - purse.left + rho) / purse.rho)
@@ -129,7 +152,7 @@ class AIM:
         return [c for c in weights if len(c) == 1 and c[0] not in covered] + larger
 
 
-def closure(session: Session) -> dict[Columns, float]:
+def closure(session: Asking) -> dict[Columns, float]:
     """Every candidate with its weight: all subsets of the workload's cliques, within the size limits."""
     columns = session.columns
     reduction = session.reduction

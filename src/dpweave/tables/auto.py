@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from dpweave import chosen
 from dpweave.schema.domain import parse_degree
-from dpweave.tables.base import Registration, Structure, table_model
+from dpweave.tables.base import Learner, Registration, Structure, ask_and_learn, table_model
 from dpweave.tables.base import restore as restore_by_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
     import numpy.typing as npt
 
     from dpweave.arrays import FloatArray, IntArray
-    from dpweave.privacy.window import Columns, Window
+    from dpweave.privacy.window import Columns, NoisyMarginal, Window
     from dpweave.tables.base import FittedTable
 
 WIDE = 40
@@ -90,8 +90,9 @@ class ChosenTable:
 
 @dataclass(frozen=True)
 class Auto:
-    """Delegates to what :func:`choose` names."""
+    """Delegates to what :func:`choose` names; ``settled`` where that was done before."""
 
+    settled: str = ""
     name: str = field(default="auto", init=False)
 
     def fit(
@@ -103,11 +104,42 @@ class Auto:
         structure: Structure,
         progress: Callable[[str, float], None],
     ) -> ChosenTable:
-        """Choose, then fit."""
+        """Ask, and learn from the answers."""
+        return ask_and_learn(self, window, rho=rho, rows=rows, structure=structure, progress=progress)
+
+    def ask(
+        self,
+        window: Window,
+        *,
+        rho: float,
+        rows: float | None,
+        structure: Structure,
+        progress: Callable[[str, float], None],
+    ) -> Auto:
+        """Choose, then ask as the chosen one does."""
         l2 = max((window.l2((column,)) for column in window.shape), default=1.0)
-        chosen, _ = choose(window.shape, max(rho, math.ulp(0.0)), rows, l2)
-        fitted = table_model(chosen).fit(window, rho=rho, rows=rows, structure=structure, progress=progress)
-        return ChosenTable(chosen, fitted)
+        found = self.settled or choose(window.shape, max(rho, math.ulp(0.0)), rows, l2)[0]
+        _learner(found).ask(window, rho=rho, rows=rows, structure=structure, progress=progress)
+        return Auto(found)
+
+    def learn(
+        self,
+        answers: Sequence[NoisyMarginal],
+        shape: Mapping[str, int],
+        *,
+        rows: float | None,
+        structure: Structure,
+    ) -> ChosenTable:
+        """Learn as the chosen one does; where none was chosen, as far as answers go: pairs, or columns alone."""
+        deep = any(len(m.columns) > 1 for m in answers)
+        found = self.settled or ("aim" if deep else "independent")
+        return ChosenTable(found, _learner(found).learn(answers, shape, rows=rows, structure=structure))
+
+
+def _learner(name: str) -> Learner[FittedTable]:
+    found = table_model(name)
+    assert isinstance(found, Learner)
+    return found
 
 
 def restore(state: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> ChosenTable:

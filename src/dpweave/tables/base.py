@@ -10,23 +10,25 @@ import math
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from dpweave.errors import PlanError, UsageError, nearest
+from dpweave.measure.answers import settled
 from dpweave.measure.purse import Purse as Purse  # noqa: PLC0414 - other packages import it from here
 from dpweave.plan.mechanisms import BUILT_IN, ENTRY_POINTS, added, registered
 from dpweave.schema.domain import MAX_CELLS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from dpweave.arrays import FloatArray, IntArray
-    from dpweave.privacy.window import Columns, NoisyMarginal, Window
+    from dpweave.privacy.window import Candidate, Columns, NoisyMarginal, NoisyUnitSum, Units, UnitSum, Window
 
 
+Table_co = TypeVar("Table_co", covariant=True)
 BoolArray = npt.NDArray[np.bool_]
 
 MAX_MODEL_CELLS = 1 << 21
@@ -204,6 +206,107 @@ class TableModel(Protocol):
     ) -> FittedTable:
         """Spend exactly ``rho`` through ``window``. ``rows`` is the noisy row count where one was measured before."""
         ...
+
+
+@runtime_checkable
+class Learner(Protocol[Table_co]):
+    """A table model whose two halves stand apart."""
+
+    @property
+    def name(self) -> str:
+        """The registered name."""
+        ...
+
+    def ask(
+        self,
+        window: Window,
+        *,
+        rho: float,
+        rows: float | None,
+        structure: Structure,
+        progress: Callable[[str, float], None],
+    ) -> Learner[Table_co]:
+        """Spend exactly ``rho`` through ``window``. Returns what learns from the answers: itself, or what it chose."""
+        ...
+
+    def learn(
+        self,
+        answers: Sequence[NoisyMarginal],
+        shape: Mapping[str, int],
+        *,
+        rows: float | None,
+        structure: Structure,
+    ) -> Table_co:
+        """Learn a table from ``answers``, in :func:`settled` order: post-processing, and the same for the same."""
+        ...
+
+
+def ask_and_learn(
+    model: Learner[Table_co],
+    window: Window,
+    *,
+    rho: float,
+    rows: float | None,
+    structure: Structure,
+    progress: Callable[[str, float], None],
+) -> Table_co:
+    """Fit a table model: ask, then learn from what was answered, and from what the structure says was measured."""
+    recorder = Recorder(window)
+    learner = model.ask(recorder, rho=rho, rows=rows, structure=structure, progress=progress)
+    fitted = learner.learn(
+        settled([*structure.measured, *recorder.answers]), window.shape, rows=rows, structure=structure
+    )
+    progress("fitted", 1.0)
+    return fitted
+
+
+@dataclass(frozen=True)
+class Recorder:
+    """A window that keeps the marginals that were measured through it."""
+
+    window: Window
+    answers: list[NoisyMarginal] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """What the ledger calls the view."""
+        return self.window.name
+
+    @property
+    def shape(self) -> Mapping[str, int]:
+        """Number of codes of each column."""
+        return self.window.shape
+
+    @property
+    def units(self) -> Units | None:
+        """What is known of one unit's rows."""
+        return self.window.units
+
+    def l1(self, columns: Columns) -> float:
+        """L1 sensitivity."""
+        return self.window.l1(columns)
+
+    def l2(self, columns: Columns) -> float:
+        """L2 sensitivity."""
+        return self.window.l2(columns)
+
+    def measure(
+        self, cliques: Sequence[Columns], *, rho: float, weights: Sequence[float] | None = None
+    ) -> tuple[NoisyMarginal, ...]:
+        """Noisy counts for each clique."""
+        found = self.window.measure(cliques, rho=rho, weights=weights)
+        self.answers.extend(found)
+        return found
+
+    def measure_unit_sums(
+        self, unit_sums: Sequence[UnitSum], *, rho: float, weights: Sequence[float] | None = None
+    ) -> tuple[NoisyUnitSum, ...]:
+        """As the window behind it."""
+        return self.window.measure_unit_sums(unit_sums, rho=rho, weights=weights)
+
+    def select(self, candidates: Sequence[Candidate], *, rho: float, count: int = 1) -> tuple[int, ...]:
+        """As the window behind it."""
+        return self.window.select(candidates, rho=rho, count=count)
 
 
 @dataclass(frozen=True)

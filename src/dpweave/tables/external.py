@@ -18,13 +18,14 @@ import numpy.typing as npt
 from dpweave import chosen
 from dpweave.errors import PlanError, UsageError, nearest
 from dpweave.links.degrees import Degrees
+from dpweave.measure.answers import of_columns
 from dpweave.measure.purse import Purse
 from dpweave.privacy.window import NoisyMarginal
-from dpweave.tables.base import Registration, Structure
+from dpweave.tables.base import Registration, Structure, ask_and_learn
 from dpweave.tables.woven import LEARNER, spread, value_problem, values_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from dpweave.arrays import FloatArray, IntArray
     from dpweave.privacy.window import Columns, Window
@@ -123,20 +124,58 @@ class External:
         structure: Structure,
         progress: Callable[[str, float], None],
     ) -> ExternalTable:
+        """Ask, and learn from the answers."""
+        return ask_and_learn(self, window, rho=rho, rows=rows, structure=structure, progress=progress)
+
+    def ask(
+        self,
+        window: Window,
+        *,
+        rho: float,
+        rows: float | None,
+        structure: Structure,
+        progress: Callable[[str, float], None],
+    ) -> External:
         """Check the codes against domain and structure, then spend ``rho`` on what they
         lack: nothing, if that is nothing.
         """
-        structure.check(window.shape)
-        codes = _checked(self.codes, window.shape)
-        require_kept(codes, structure)
-        lacking = [column for column in window.shape if column not in codes]
+        codes, lacking = self._parts(window.shape, structure)
         if not lacking and rho != 0:
             raise PlanError(f"a table made elsewhere that lacks no column spends nothing, got a share of {rho}")
-        size = _length(codes)
-        seen = max(float(size) if rows is None else rows, 0.0)
-        added = _weave(window, codes, lacking, rho, seen=seen, progress=progress) if lacking else ()
+        seen = max(float(_length(codes)) if rows is None else rows, 0.0)
+        if lacking:
+            _weave(window, codes, lacking, rho, seen=seen, progress=progress)
         progress("taken over", 1.0)
-        return ExternalTable(codes, dict(window.shape), seen, added)
+        return self
+
+    def learn(
+        self,
+        answers: Sequence[NoisyMarginal],
+        shape: Mapping[str, int],
+        *,
+        rows: float | None,
+        structure: Structure,
+    ) -> ExternalTable:
+        """Weave each column that the rows lack by what was counted of it with the columns before it."""
+        codes, lacking = self._parts(shape, structure)
+        added: list[Added] = []
+        for i, column in enumerate(lacking):
+            before = {*codes, *lacking[:i]}
+            known_counts = [m for m in answers if column in m.columns and {*m.columns} <= {*before, column}]
+            single = of_columns(known_counts, (column,))
+            if single is None:
+                raise PlanError(f"nothing was counted of {column!r}, which the rows of the external table lack")
+            added.append(Added(single, tuple(m for m in known_counts if len(m.columns) > 1)))
+        return ExternalTable(
+            codes, dict(shape), max(float(_length(codes)) if rows is None else rows, 0.0), tuple(added)
+        )
+
+    def _parts(self, shape: Mapping[str, int], structure: Structure) -> tuple[dict[str, IntArray], list[str]]:
+        """Checked codes, and the columns that they lack."""
+        structure.check(shape)
+        codes = _checked(self.codes, shape)
+        require_kept(codes, structure)
+        return codes, [column for column in shape if column not in codes]
 
 
 def _weave(
@@ -147,7 +186,7 @@ def _weave(
     *,
     seen: float,
     progress: Callable[[str, float], None],
-) -> tuple[Added, ...]:
+) -> None:
     """Learn the lacking columns one after the other, each from its own counts and pairs with the columns before it."""
     purse = Purse(rho)
     size = _length(codes)
@@ -156,23 +195,16 @@ def _weave(
     singles = window.measure([(column,) for column in lacking], rho=first)
     rng = np.random.default_rng(0)
     made = {column: values for column, values in codes.items() if window.shape[column] > 1}
-    added: list[Added] = []
     each = purse.left / len(lacking)
     for i, single in enumerate(singles):
         (column,) = single.columns
         progress(f"weaving {column}", i / len(lacking))
-        pairs: tuple[NoisyMarginal, ...] = ()
         if learnable:
             share = purse.rest() if i == len(lacking) - 1 else purse.take(each)
             problem = value_problem(made, column, window.shape, rows=size, seen=seen)
             degrees = Degrees(right=spread(single, size, rng))
             learned = LEARNER.learn(window, problem, rho=share, rng=rng, progress=lambda *_: None, degrees=degrees)
             made[column] = values_of(learned.pairs, size)
-            pairs = tuple(
-                m for m in learned.measured if isinstance(m, NoisyMarginal)
-            )  # a table's window has no unit sums
-        added.append(Added(single, pairs))
-    return tuple(added)
 
 
 def _length(codes: Mapping[str, IntArray]) -> int:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from dpweave import chosen
 from dpweave.errors import UsageError
 from dpweave.privacy.window import Candidate, Columns
-from dpweave.tables.base import Registration, Structure
+from dpweave.tables.base import Registration, Structure, ask_and_learn
 from dpweave.tables.graphical.graphical_table import GraphicalTable, restore
-from dpweave.tables.session import Session, graded, polish
+from dpweave.tables.session import Asking, graded, learned
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from dpweave.privacy.window import Window
+    from dpweave.privacy.window import NoisyMarginal, Window
 
 MAX_PREDICTED = 1 << 24
 """Cells of all candidates' predictions together: 128 megabytes."""
@@ -52,13 +52,25 @@ class MST:
         structure: Structure,
         progress: Callable[[str, float], None],
     ) -> GraphicalTable:
+        """Ask, and learn from the answers."""
+        return ask_and_learn(self, window, rho=rho, rows=rows, structure=structure, progress=progress)
+
+    def ask(
+        self,
+        window: Window,
+        *,
+        rho: float,
+        rows: float | None,
+        structure: Structure,
+        progress: Callable[[str, float], None],
+    ) -> MST:
         """Measure columns, choose a tree, measure its edges."""
-        session = Session(window, rho=rho, rows=rows, structure=structure)
+        session = Asking(window, rho=rho, rows=rows, structure=structure)
         pairs = small_pairs(session)
         progress("measuring columns", 0.0)
         if not pairs:
             session.measure_singles(session.purse.rest())
-            return polish(session, progress)
+            return self
         session.measure_singles(session.purse.take(self.singles * rho))
         session.merge_rare()
         session.solve(iterations=200, tolerance=1e-4)
@@ -67,10 +79,21 @@ class MST:
         for noisy in window.measure(list(chosen), rho=session.purse.rest(), weights=session.shares(chosen)):
             session.add(noisy)
         session.merge_rare()
-        return polish(session, progress)
+        return self
+
+    def learn(
+        self,
+        answers: Sequence[NoisyMarginal],
+        shape: Mapping[str, int],
+        *,
+        rows: float | None,
+        structure: Structure,
+    ) -> GraphicalTable:
+        """The graphical model of all that was answered."""
+        return learned(answers, shape, rows=rows, structure=structure)
 
     def _tree(
-        self, session: Session, pairs: Mapping[Columns, float], progress: Callable[[str, float], None]
+        self, session: Asking, pairs: Mapping[Columns, float], progress: Callable[[str, float], None]
     ) -> dict[Columns, float]:
         """Edges that join what was not joined before, best first (Kruskal's algorithm
         with noisy choices), and their worth.
@@ -95,7 +118,7 @@ class MST:
         return edges
 
 
-def small_pairs(session: Session) -> dict[Columns, float]:
+def small_pairs(session: Asking) -> dict[Columns, float]:
     """Pairs of modelled columns and their worth: within the size limits, smallest first until memory is full."""
     importance = _importance(session)
     kept: dict[Columns, float] = {}
@@ -109,7 +132,7 @@ def small_pairs(session: Session) -> dict[Columns, float]:
     return graded(kept)
 
 
-def _importance(session: Session) -> dict[Columns, float]:
+def _importance(session: Asking) -> dict[Columns, float]:
     """The workload's weight on each pair that some set of it holds; without a workload all pairs count alike."""
     if session.structure.workload is None:
         return dict.fromkeys(combinations(session.columns, 2), 1.0)

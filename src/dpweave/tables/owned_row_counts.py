@@ -21,6 +21,7 @@ import numpy as np
 
 from dpweave import chosen
 from dpweave.links.degrees import telling_cuts
+from dpweave.measure.answers import averaged
 from dpweave.privacy.window import NoisyMarginal
 
 if TYPE_CHECKING:
@@ -173,11 +174,11 @@ def joined(looks: Sequence[NoisyMarginal], edges: tuple[int, ...]) -> DegreeCoun
 
     The p cells of a bucket have counts y with noise :math:`\sigma_2`, and the first look has their sum x with noise
     :math:`\sigma_1`. By least squares each cell gets :math:`(x - \sum y) \sigma_2^2 / (\sigma_1^2 + p \sigma_2^2)`
-    more. Its noise is at most that of the second look.
+    more. Its noise is at most that of the second look. Further looks at its cells are averaged with it.
     """
     if len(looks) == 1:  # models of earlier versions
         return looks[0], edges
-    first, second = looks
+    first, second = looks[0], averaged(looks[1:])
     fine = finer(first, edges)
     starts = np.searchsorted(fine[:-1], edges[:-1])
     cells = np.diff([*starts, len(fine) - 1])

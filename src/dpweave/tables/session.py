@@ -1,4 +1,4 @@
-"""What the graphical mechanisms share while they fit: a purse, measurements so far, the model they make."""
+"""What the graphical mechanisms share while they ask and learn: a purse, measurements so far, the model they make."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpweave import chosen
+from dpweave.measure.answers import averaged, onto, within
 from dpweave.measure.purse import Purse
 from dpweave.tables.base import MAX_MODEL_CELLS, Structure
 from dpweave.tables.graphical.estimation import Estimate, Measurement, Zero, estimate
@@ -28,16 +29,14 @@ GRADES = 1024.0
 
 
 class Session:
-    """One fit. Everything public is checked at birth, before anything is spent."""
+    """What is known of one table while it is learned. Everything public is checked at birth."""
 
     def __init__(
-        self, window: Window, *, rho: float, rows: float | None, structure: Structure, limit: int | None = None
+        self, shape: Mapping[str, int], *, rows: float | None, structure: Structure, limit: int | None = None
     ) -> None:
-        self.window = window
         self.limit = structure.max_model_cells if limit is None else min(limit, structure.max_model_cells)
-        self.purse = Purse(rho)
         self.structure = structure
-        self.reduction, zeros = reduce(window.shape, structure)
+        self.reduction, zeros = reduce(shape, structure)
         self._facts = zeros
         self.zeros = tuple(Zero(self.reduction.variables(z.columns), z.mask) for z in zeros)
         self.measurements: dict[Variables, Measurement] = {}
@@ -50,9 +49,6 @@ class Session:
         modelled = {column: self.reduction.shape[column] for column in self.columns}
         structure.require_room(modelled, cells=self.cells_with(()))
         require_possible(self.reduction.sizes, self.zeros)
-        for noisy in structure.measured:
-            if set(noisy.columns) <= set(self.columns):
-                self.add(noisy)
 
     @property
     def columns(self) -> Columns:
@@ -100,38 +96,13 @@ class Session:
             return True
         return self.cells_with(variables) <= cells
 
-    def noise(self, columns: Columns, rho: float) -> float:
-        """Standard deviations of a measurement of ``columns`` for ``rho``, added up over model codes that can occur."""
-        fans = self._possible(columns)
-        for v in self.reduction.variables(columns):
-            fans *= float(np.sqrt(np.bincount(self.reduction.merges[v].code)).sum())
-        return fans * self.window.l2(columns) / math.sqrt(2 * rho)
-
-    def _possible(self, columns: Columns) -> float:
+    def possible(self, columns: Columns) -> float:
         """Share of the cells over ``columns`` that zeros leave; columns of zeros are never merged."""
         facts = [z for z in self._facts if set(z.columns) <= set(columns)]
         if not facts:
             return 1.0
         inside = tuple(dict.fromkeys(c for z in facts for c in z.columns))
         return 1.0 - float(forbidden(inside, tuple(self.reduction.shape[c] for c in inside), facts).mean())
-
-    def shares(self, weights: Mapping[Columns, float]) -> list[float]:
-        r"""Shares of a budget for measuring the keys of ``weights`` together.
-
-        At cost ρ a marginal r brings L1 noise proportional to :math:`n_r / \sqrt\rho`. The sum
-        of these with weights w is least for shares proportional to :math:`(w_r n_r)^{2/3}`.
-        """
-        return [(weight * self.noise(columns, 1.0)) ** (2 / 3) for columns, weight in weights.items()]
-
-    def measure_singles(self, rho: float) -> None:
-        """One-way marginals of all columns, and the row count if nobody measured it before."""
-        cliques: list[Columns] = [(column,) for column in self.columns]
-        weights = [1.0] * len(cliques)
-        if self._rows is None or not cliques:
-            cliques.append(())
-            weights.append(chosen.COUNT_WEIGHT)
-        for noisy in self.window.measure(cliques, rho=rho, weights=weights):
-            self.add(noisy)
 
     def add(self, noisy: NoisyMarginal) -> None:
         """Take a measurement into the model; a repeated one is averaged with the earlier."""
@@ -215,6 +186,46 @@ class Session:
         return GraphicalTable(self.reduction, dict(potentials), self.zeros, max(rows, 0.0))
 
 
+class Asking(Session):
+    """A session that still asks, from a purse of ``rho``. What a structure says was measured before, it knows."""
+
+    def __init__(
+        self, window: Window, *, rho: float, rows: float | None, structure: Structure, limit: int | None = None
+    ) -> None:
+        super().__init__(window.shape, rows=rows, structure=structure, limit=limit)
+        self.window = window
+        self.purse = Purse(rho)
+        for noisy in structure.measured:
+            inside = set(noisy.columns) <= set(self.columns)
+            if inside and self.cells_with(self.reduction.variables(noisy.columns)) <= self.limit:
+                self.add(noisy)
+
+    def noise(self, columns: Columns, rho: float) -> float:
+        """Standard deviations of a measurement of ``columns`` for ``rho``, added up over model codes that can occur."""
+        fans = self.possible(columns)
+        for v in self.reduction.variables(columns):
+            fans *= float(np.sqrt(np.bincount(self.reduction.merges[v].code)).sum())
+        return fans * self.window.l2(columns) / math.sqrt(2 * rho)
+
+    def shares(self, weights: Mapping[Columns, float]) -> list[float]:
+        r"""Shares of a budget for measuring the keys of ``weights`` together.
+
+        At cost ρ a marginal r brings L1 noise proportional to :math:`n_r / \sqrt\rho`. The sum
+        of these with weights w is least for shares proportional to :math:`(w_r n_r)^{2/3}`.
+        """
+        return [(weight * self.noise(columns, 1.0)) ** (2 / 3) for columns, weight in weights.items()]
+
+    def measure_singles(self, rho: float) -> None:
+        """One-way marginals of all columns, and the row count if nobody measured it before."""
+        cliques: list[Columns] = [(column,) for column in self.columns]
+        weights = [1.0] * len(cliques)
+        if self._rows is None or not cliques:
+            cliques.append(())
+            weights.append(chosen.COUNT_WEIGHT)
+        for noisy in self.window.measure(cliques, rho=rho, weights=weights):
+            self.add(noisy)
+
+
 def require_structure(shape: Mapping[str, int], structure: Structure) -> None:
     """Refuse facts about columns of ``shape`` that leave no possible row, or that no model has room for."""
     reduction, zeros = reduce(shape, structure)
@@ -260,12 +271,56 @@ def moved(variables: Variables, potential: FloatArray, before: Reduction, after:
     return potential
 
 
-def polish(session: Session, progress: Callable[[str, float], None]) -> GraphicalTable:
-    """The last, thorough fit."""
-    progress("fitting", 0.95)
+def learned(
+    answers: Sequence[NoisyMarginal],
+    shape: Mapping[str, int],
+    *,
+    rows: float | None,
+    structure: Structure,
+    most: int | None = None,
+) -> GraphicalTable:
+    """Fit a graphical model to ``answers``, or to what they say of sets of at most ``most`` columns.
+
+    Where a model of all of them would be too large, those come first that are furthest from what single columns say.
+    """
+    session = Session(shape, rows=rows, structure=structure)
+    known = within(answers, session.columns, most=most)
+    for noisy in known:
+        session.add(noisy)
+        session.merge_rare()
+    if session.cells_with(()) > session.limit:
+        session = _selected(known, shape, rows=rows, structure=structure)
     session.solve(iterations=400, tolerance=1e-5)
-    progress("fitted", 1.0)
     return session.finish()
+
+
+def _selected(
+    answers: Sequence[NoisyMarginal], shape: Mapping[str, int], *, rows: float | None, structure: Structure
+) -> Session:
+    """Take as many answers as there is room for, those with most to tell first; of others what single columns say."""
+    session = Session(shape, rows=rows, structure=structure)
+    singles = {
+        c: averaged([onto(m, (c,)) for m in answers if c in m.columns])
+        for c in dict.fromkeys(c for m in answers for c in m.columns)
+    }
+    for single in singles.values():
+        session.add(single)
+        session.merge_rare()
+    for noisy in sorted((m for m in answers if len(m.columns) > 1), key=lambda m: -_surprise(m, singles)):
+        if session.cells_with(session.reduction.variables(noisy.columns)) <= session.limit:
+            session.add(noisy)
+            session.merge_rare()
+    return session
+
+
+def _surprise(noisy: NoisyMarginal, singles: Mapping[str, NoisyMarginal]) -> float:
+    """How far counts are from those of independent columns, beyond their noise, in units of it."""
+    total = max(float(noisy.counts.sum()), 1.0)
+    expected = np.full((), total)
+    for column in noisy.columns:
+        share = np.maximum(singles[column].counts, 0.0)
+        expected = np.multiply.outer(expected, share / max(share.sum(), 1.0))
+    return float(np.abs(noisy.counts - expected).sum() / noisy.sigma - math.sqrt(2 / math.pi) * noisy.counts.size)
 
 
 def graded(importance: Mapping[Columns, float]) -> dict[Columns, float]:

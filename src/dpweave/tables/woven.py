@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +24,10 @@ from dpweave.links.degrees import Degrees, whole
 from dpweave.links.link_method import LinkProblem
 from dpweave.links.map_learner import MAP
 from dpweave.links.relaxed.projections import project_capped_simplex
+from dpweave.measure.answers import averaged, onto
 from dpweave.measure.purse import Purse
 from dpweave.privacy.window import Columns, NoisyMarginal
-from dpweave.tables.base import Registration, Structure
+from dpweave.tables.base import Registration, Structure, ask_and_learn
 from dpweave.tables.reduction import Origin, compose, fill
 from dpweave.tables.session import Session
 
@@ -134,26 +135,33 @@ class Woven:
         structure: Structure,
         progress: Callable[[str, float], None],
     ) -> WovenTable:
-        r"""Measure every column and pair that matters at once; weaving goes from the smallest column to the largest.
+        """Ask, and learn from the answers."""
+        return ask_and_learn(self, window, rho=rho, rows=rows, structure=structure, progress=progress)
+
+    def ask(
+        self,
+        window: Window,
+        *,
+        rho: float,
+        rows: float | None,
+        structure: Structure,
+        progress: Callable[[str, float], None],
+    ) -> Woven:
+        r"""Measure every column and pair that matters at once.
 
         The L1 noise of n cells at cost ρ grows as :math:`n / \sqrt\rho`; a sum of such
         terms with weights w is least for shares proportional to :math:`(w n)^{2/3}`. A
         set of more columns in the workload lends its weight to its pairs.
         """
-        Session(window, rho=rho, rows=rows, structure=structure)  # its checks: budget, sizes, contradictions
+        Session(window.shape, rows=rows, structure=structure)  # its checks: sizes, contradictions
         made = compose(window.shape, structure)
-        own = {c: o for c, o in made.origins.items() if not np.array_equal(o.table, np.arange(made.shape.get(c, 0)))}
-        woven = partial(WovenTable, dict(window.shape), inner=dict(made.shape), origins=own)
-        columns = sorted((c for c, n in made.shape.items() if n > 1), key=lambda c: made.shape[c])
+        columns = _in_order(made)
         purse = Purse(rho)
-        size = rows
-        if size is None and columns:
-            (total,) = window.measure([()], rho=purse.take(chosen.COUNTING * rho))
-            size = max(float(total.counts), 0.0)
-        if size is None or not columns:
-            (total,) = window.measure([()], rho=purse.rest())
-            progress("woven", 1.0)
-            return woven(max(float(total.counts), 0.0) if rows is None else rows, (), ())
+        if rows is None and columns:
+            window.measure([()], rho=purse.take(chosen.COUNTING * rho))
+        if not columns:
+            window.measure([()], rho=purse.rest())
+            return self
         workload = None if structure.workload is None else _inner(made, structure.workload)
         importance = _importance(columns, workload, _inner(made, structure.linked))
         room = {c: w for c, w in importance.items() if _cells(window.shape, made.outer(c)) <= structure.max_cells}
@@ -161,20 +169,47 @@ class Woven:
         room |= {(c,): min(importance.values()) for c in columns if c not in covered}
         shares = [(w * _cells(made.shape, c)) ** (2 / 3) for c, w in room.items()]
         progress("measuring columns and pairs", 0.5)
-        found = window.measure([made.outer(c) for c in room], rho=purse.rest(), weights=shares)
-        measured = [NoisyMarginal(c, made.composed(c, m.counts), m.sigma) for c, m in zip(room, found, strict=True)]
-        known = [
-            NoisyMarginal((c,), made.composed((c,), m.counts), m.sigma)
-            for c in columns
-            for m in structure.measured
-            if m.columns == made.parts[c]
+        window.measure([made.outer(c) for c in room], rho=purse.rest(), weights=shares)
+        return self
+
+    def learn(
+        self,
+        answers: Sequence[NoisyMarginal],
+        shape: Mapping[str, int],
+        *,
+        rows: float | None,
+        structure: Structure,
+    ) -> WovenTable:
+        """Weave from the smallest column to the largest, by all that was counted of it and of pairs with it."""
+        made = compose(shape, structure)
+        own = {c: o for c, o in made.origins.items() if not np.array_equal(o.table, np.arange(made.shape.get(c, 0)))}
+        columns = _in_order(made)
+        size = rows
+        if size is None:
+            totals = [m for m in answers if not m.columns] or [onto(m, ()) for m in answers]
+            size = max(float(averaged(totals).counts), 0.0) if totals else 0.0
+        found = [_composed(m, made) for m in answers]
+        singles = [NoisyMarginal((c,), *_single(c, found, made.shape[c])) for c in columns]
+        counted: dict[Columns, list[NoisyMarginal]] = {}
+        for noisy in found:
+            for pair in combinations([c for c in columns if c in noisy.columns], 2):
+                counted.setdefault(pair, []).append(onto(noisy, pair))
+        pairs = [
+            tuple(averaged(known_counts) for pair, known_counts in counted.items() if pair[1] == c) for c in columns
         ]
-        singles = tuple(_single(c, [*measured, *known]) for c in columns)
-        pairs = tuple(
-            tuple(m for m in measured if len(m.columns) == 2 and m.columns[1] == column) for column in columns
-        )
-        progress("woven", 1.0)
-        return woven(float(size), singles, pairs)
+        return WovenTable(dict(shape), float(size), tuple(singles), tuple(pairs), dict(made.shape), own)
+
+
+def _in_order(made: Composition) -> list[str]:
+    """Columns as they are woven, the smallest first; without those that have one value."""
+    return sorted((c for c, n in made.shape.items() if n > 1), key=lambda c: made.shape[c])
+
+
+def _composed(noisy: NoisyMarginal, made: Composition) -> NoisyMarginal:
+    """An answer over those woven columns that it shows whole."""
+    inner = tuple(c for c, parts in made.parts.items() if set(parts) <= set(noisy.columns))
+    outer = onto(noisy, made.outer(inner))
+    return NoisyMarginal(inner, made.composed(inner, outer.counts), outer.sigma)
 
 
 def _cells(shape: Mapping[str, int], columns: Columns) -> int:
@@ -236,15 +271,15 @@ def _lent(columns: Sequence[str], workload: Mapping[Columns, float]) -> dict[Col
     return out
 
 
-def _single(column: str, measured: Sequence[NoisyMarginal]) -> NoisyMarginal:
-    """The best estimate of one column's counts: every marginal with that column, summed down, by inverse variance."""
-    total, precision = 0.0, 0.0
-    for m in (m for m in measured if column in m.columns):
-        away = tuple(i for i, c in enumerate(m.columns) if c != column)
-        weight = 1 / (m.sigma**2 * math.prod(m.counts.shape[i] for i in away))
-        total = total + weight * m.counts.sum(axis=away)
-        precision += weight
-    return NoisyMarginal((column,), np.rint(total / precision).astype(np.int64), precision**-0.5)
+def _single(column: str, measured: Sequence[NoisyMarginal], size: int) -> tuple[IntArray, float]:
+    """Return the best estimate of one column's counts, and its noise: every answer with that column, summed down, by
+    inverse variance. Nothing is known of a column that no answer has: its values are alike.
+    """
+    known_counts = [onto(m, (column,)) for m in measured if column in m.columns]
+    if not known_counts:
+        return np.ones(size, dtype=np.int64), 1.0
+    found = averaged(known_counts)
+    return found.counts, found.sigma
 
 
 def spread(single: NoisyMarginal, rows: int, rng: np.random.Generator) -> IntArray:

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 def open_frames(frames: Mapping[Any, Any]) -> DuckDBSource:
     """Lay an in-memory DuckDB over the frames, without copying them. Keys come from the plan."""
+    import duckdb
     import numpy as np
+    import pyarrow as pa
 
     connection = memory()
     tables: list[Table] = []
@@ -30,7 +32,14 @@ def open_frames(frames: Mapping[Any, Any]) -> DuckDBSource:
         refuse_twins(table.column_names, of=f"columns of {name!r}")
         tables.append(Table(name, tuple(Column(f.name, type_of_arrow(f.type)) for f in table.schema)))
         readable = _readable(table)
-        connection.con.register(name, readable)
+        try:
+            connection.con.register(name, readable)
+        except (duckdb.Error, pa.ArrowException):
+            kinds = ", ".join(sorted({str(f.type) for f in table.schema}))
+            raise SourceError(
+                f"table {name!r} cannot be read: DuckDB does not take a type, or the name, of one of its columns"
+                f" ({kinds}); give it common types"
+            ) from None
         if ROW not in (c.lower() for c in table.column_names):
             connection.con.register(twin(name), readable.append_column(ROW, [np.arange(table.num_rows)]))
             numbered.add(name)
