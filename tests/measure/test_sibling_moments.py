@@ -91,3 +91,14 @@ def test_wide_rows_are_asked_about_as_many_columns_as_fit():
     assert found is not None
     assert len(found.at[0]) <= 1 << 18
     assert 50 < len(found.centres) < 200
+
+
+def test_a_clip_is_never_zero():
+    """Most owners have one row here, and nearly all rows are alike: their vectors have no length."""
+    rows, owner = 300, np.append(np.arange(298), [297, 297])
+    alike = OwnedRows({"a": (np.arange(rows) >= 299).astype(np.int64)}, {}, owner, {"a": 2})
+    for rho in (1e-6, 1.0):
+        found = question(alike, "k", rho=rho, rows=300.0, bound=10)
+        assert found is not None
+        assert found.clip > 0
+        assert found.scale > 0

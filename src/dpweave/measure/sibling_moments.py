@@ -85,6 +85,7 @@ def question(known: OwnedRows, owner: str, *, rho: float, rows: float, bound: in
         return None
     scale = math.sqrt(float(np.square(of_owners).mean()) / float(np.square(of_siblings).mean())) or 1.0
     lengths = np.hypot(of_siblings, of_owners / scale)
+    lengths = lengths[lengths > chosen.NEXT_TO_NOTHING]  # others add nothing, and no clip may be 0
     units = rows * len(lengths) / max(int((known.owner < _some(known)).sum()), 1)
     # The last bit of a clip costs as much noise as it saves of what all units have in common.
     above = math.sqrt(size / (2 * rho)) / max(chosen.IN_COMMON * units, chosen.NEXT_TO_NOTHING)
