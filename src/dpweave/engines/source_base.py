@@ -53,6 +53,8 @@ class Source(ABC):
     """Views that were asked for by name and stand among the tables of the catalogue."""
     can_materialise: bool
     """Whether temporary tables are allowed here."""
+    sums_units: bool = True
+    """Whether sums over units can be made here at any size; elsewhere clients count set by set."""
 
     def __init__(self, connection: Any, *, name: str, owned: bool) -> None:
         self.connection: ibis.BaseBackend = connection

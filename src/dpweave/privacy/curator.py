@@ -207,7 +207,7 @@ class Curator:
 
     def units(self, view: View) -> Units | None:
         """What is public about one unit's rows in ``view``, where unit sums may be measured; None elsewhere."""
-        return units_of(self.promise, view)
+        return units_of(self.promise, view) if self._bounding.source.sums_units else None
 
     def measure_unit_sums(
         self, view: View, unit_sums: Sequence[UnitSum], *, what: str, rho: float, weights: Sequence[float] | None = None
