@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 import dpweave as dw
+from dpweave.engines.ibis.source import IbisSource
 from dpweave.engines.opening import open_source
 from dpweave.engines.writing import write
 from dpweave.plan.plan import draft_plan
@@ -324,6 +325,8 @@ def test_unit_sums_are_those_of_plain_python_to_the_last_bit(shop) -> None:
     asked = UnitSum(("city",), codes, (9.0, 1.0, 0.3, 1.0, 1.0), 2.0, (0.0, 0.4, 0.1, 0.3, 0.9))
     owners = {o["id"]: o["customer_id"] for o in ROWS["orders"].to_pylist()}
     with open_source(shop) as source:
+        if isinstance(source, IbisSource):
+            pytest.skip("sums over units are not asked of other engines yet (docs/scaling.md)")
         counts, _ = counting(source, plan)
         for unit_sum in (asked, replace(asked, columns=(), centres=()), replace(asked, clip=0.01)):
             reach, expected = unit_sum.all_columns, Counter()
