@@ -84,7 +84,8 @@ def test_frames_that_cannot_be_read(frame, names: str) -> None:
     ("source", "words"),
     [
         ("nowhere.duckdb", "there is no file"),
-        (f"mysql://zelda:{SECRET}@host/db", "known is postgresql"),
+        (f"oracle://zelda:{SECRET}@host/db", "known are postgresql"),
+        (f"mysql://zelda:{SECRET}@127.0.0.1:1/shop", "cannot be reached"),
         (42, "not int"),
         (f"postgresql://zelda:{SECRET}@127.0.0.1:1/shop", "cannot be reached"),
         (f"postgresql://zelda:{SECRET}@[oops/shop", "postgresql"),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dpweave.measure.sibling_moments import OwnedRows, beyond_noise, matrices, question, symmetric_beyond_noise
+from dpweave.privacy.unit_sums import checked_moments
 from dpweave.privacy.window import UnitMoments
 
 
@@ -91,6 +92,19 @@ def test_wide_rows_are_asked_about_as_many_columns_as_fit():
     assert found is not None
     assert len(found.at[0]) <= 1 << 18
     assert 50 < len(found.centres) < 200
+
+
+@pytest.mark.parametrize(("own", "theirs"), [(500, 200), (400, 400), (361, 5), (3, 80_000)])
+def test_what_is_asked_is_never_refused(own, theirs):
+    """A question that the wall refuses would end a fit that has paid for the others."""
+    rng = np.random.default_rng(0)
+    known = OwnedRows(
+        {"a": rng.integers(0, own, 60), "b": rng.integers(0, 3, 60)}, {"p": rng.integers(0, theirs, 20)},
+        np.repeat(np.arange(20), 3), {"a": own, "b": 3, "p": theirs},
+    )  # fmt: skip
+    asked = question(known, "k", rho=0.1, rows=60.0, bound=10)
+    assert asked is not None
+    checked_moments(asked, known.shape)
 
 
 def test_a_clip_is_never_zero():

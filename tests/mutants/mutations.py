@@ -1008,7 +1008,7 @@ MUTATIONS = (
     ),
     _unit_sums(
         "scales unchecked",
-        "or len(unit_sum.scales) != len(codes)",
+        "or len(scales) != len(codes)",
         "or False",
         "a request fails after its charge",
     ),

@@ -240,3 +240,27 @@ def test_engines_agree_with_the_definition():
     units = [unit for unit, _ in flat]
     expected = summed(vectors(units, units, [row for _, row in flat], moments), moments.clip)
     assert np.abs(found - expected).max() <= 30
+
+
+def test_no_question_is_wider_than_its_matrix_may_be():
+    """What is worked out for an owner is as large as public facts say, whatever its rows are."""
+    wide = UnitMoments("o", (("a", (0.5, 0.5)), ("b", (0.0,) * 3000)), (("a", "b"),), (), 1.0)
+    with pytest.raises(UsageError, match="codes in all"):
+        unit_sums.checked_moments(wide, {"a": 2, "b": 3000})
+    unpaired = UnitMoments("o", (("a", (0.5, 0.5)), ("b", (0.5, 0.5))), (), (("a", "a"),), 1.0)
+    with pytest.raises(UsageError, match="no pair"):
+        unit_sums.checked_moments(unpaired, {"a": 2, "b": 2})
+
+
+def test_one_number_is_charged_and_hidden_by():
+    """A number that says one thing to the noise and another to the ledger is read once."""
+
+    class Sly(float):
+        def __float__(self) -> float:
+            return 1e-3
+
+    curator = _curator(_rated())
+    noisy = curator.measure_moments(VIEW, OWN, what="links", rho=Sly(0.5))
+    step, most = grid(OWN.clip)
+    assert dict(curator.spent.rho) == {"users": 1e-3}
+    assert noisy.sigma == pytest.approx(most / step / math.sqrt(2e-3))

@@ -432,3 +432,19 @@ def test_codes_over_many_columns_cost_no_memory_that_rows_decide(value):
     rows = {n: np.zeros(5, dtype=np.uint8) for n in names} | {"a": np.full(5, value, dtype=np.uint8)}
     found = clipped_sum(np.arange(5), np.zeros(5, dtype=np.int64), rows, unit_sum, size=1)
     assert (found / on_grid(unit_sum)[0] / 2**13).tolist() == [[5.0 * (value == 0), 5.0 * (value == 1)]]
+
+
+def test_what_a_client_says_is_read_once():
+    """Lengths and names are those of a copy: no class can tell the checks one thing and the counting another."""
+
+    class Short(tuple):
+        __slots__ = ()
+
+        def __len__(self) -> int:
+            return 2
+
+    curator = _curator(_rated())
+    sly = UnitSum(("x",), ((), (("what", 1),)), Short((1.0,)), 3.0)
+    with pytest.raises(UsageError, match="1 scales"):
+        curator.measure_unit_sums(VIEW, [sly], what="links", rho=0.1)
+    assert not curator.spent.rho

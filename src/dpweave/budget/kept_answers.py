@@ -93,7 +93,7 @@ def find(ledger: Path | str, bound: Mapping[str, str]) -> Kept:
             continue
         head, *rest = _lines(path)
         kept = Kept(path, head["run"], head["version"], len(rest))
-        differs = [name for name in bound if head["bound"].get(name) != bound[name]]
+        differs = [name for name in {**bound, **head["bound"]} if head["bound"].get(name) != bound.get(name)]
         if differs:
             others.append((kept, differs))
         else:

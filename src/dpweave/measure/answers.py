@@ -68,8 +68,8 @@ def onto(noisy: NoisyMarginal, columns: Columns) -> NoisyMarginal:
 def averaged(answers: Sequence[NoisyMarginal]) -> NoisyMarginal:
     """Put answers about the same columns together, each by the inverse of its variance; one alone is itself.
 
-    >>> averaged([NoisyMarginal((), np.array(0), 1.0), NoisyMarginal((), np.array(5), 2.0)])
-    NoisyMarginal(columns=(), counts=array(1), sigma=0.8944271909999159)
+    >>> averaged([NoisyMarginal(("a",), np.array([0]), 1.0), NoisyMarginal(("a",), np.array([5]), 2.0)])
+    NoisyMarginal(columns=('a',), counts=array([1]), sigma=0.894...)
     """
     if len(answers) == 1:
         return answers[0]

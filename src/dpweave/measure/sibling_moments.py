@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpweave import chosen
-from dpweave.privacy.unit_sums import MOST_NUMBERS, unit_vectors
+from dpweave.privacy.unit_sums import MOST_NUMBERS, MOST_WIDTH, unit_vectors
 from dpweave.privacy.window import UnitMoments
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def question(known: OwnedRows, owner: str, *, rho: float, rows: float, bound: in
     own, theirs = _narrow([c for c in known.rows if known.shape[c] > 1], known), list(known.owners)
     size = sum(known.shape[c] for c in own)
     theirs = [c for c in theirs if known.shape[c] > 1]
-    while theirs and size * (size + 1) / 2 + size * sum(known.shape[c] for c in theirs) > MOST_NUMBERS:
+    while theirs and not _has_room(size, sum(known.shape[c] for c in theirs)):
         theirs.remove(max(theirs, key=lambda c: known.shape[c]))
     if not own or not len(known.owner):
         return None
@@ -92,10 +92,17 @@ def question(known: OwnedRows, owner: str, *, rho: float, rows: float, bound: in
     return replace(moments, clip=float(np.quantile(lengths, 1 - min(above, 1.0))), scale=scale)
 
 
+def _has_room(own: int, theirs: int) -> bool:
+    """Whether rows with so many codes, and owners with so many, may be asked about. Pairs are counted as too many
+    rather than too few.
+    """
+    return own * own // 2 + own * (theirs + 1) <= MOST_NUMBERS and own + theirs <= MOST_WIDTH
+
+
 def _narrow(columns: list[str], known: OwnedRows) -> list[str]:
     """As many of the columns as leave room for their pairs, those with most codes left out first."""
     kept = sorted(columns, key=lambda c: known.shape[c])
-    while sum(known.shape[c] for c in kept) ** 2 / 2 > MOST_NUMBERS / 2:
+    while kept and not _has_room(2 * sum(known.shape[c] for c in kept), 0):
         kept.pop()
     return [c for c in columns if c in kept]
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from dpweave.errors import BudgetError, PlanError, UsageError
 from dpweave.privacy.accounting import Cost, subtract
+from dpweave.privacy.certificate import said_together
 from dpweave.privacy.release import Release, guarantees
 
 if TYPE_CHECKING:
@@ -43,6 +44,9 @@ def earlier_answers(model: Model) -> Release:
     return Release([*known.measured], [*known.selected], [*known.discovered], [*known.summed_by_unit], [*known.moments])
 
 
+TOTAL = "this is the total of"
+
+
 def total(earlier: Certificate, later: Certificate, protected: Sequence[str]) -> Certificate:
     """State what both fits together have promised: what is seen of a database twice costs the sum (zCDP composes).
 
@@ -52,9 +56,12 @@ def total(earlier: Certificate, later: Certificate, protected: Sequence[str]) ->
     cost = _cost(earlier) + _cost(later)
     tables = guarantees(cost, tuple(protected), delta=delta)
     said = (
-        f"this is the total of {1 + len(_runs(earlier))} fits of the same database, of which the last one spent epsilon"
+        f"{TOTAL} {1 + len(_runs(earlier))} fits of the same database, of which the last one spent epsilon"
         f" {later.epsilon:.4g}"
     )
+    # What one run says of sums over tables, or over runs, is too little for all of them.
+    alone = {*said_together(earlier.tables), *said_together(later.tables)}
+    kept = [c for c in (*earlier.caveats, *later.caveats) if c not in alone and not c.startswith(TOTAL)]
     return replace(
         later,
         epsilon=max(g.epsilon for g in tables),
@@ -63,7 +70,7 @@ def total(earlier: Certificate, later: Certificate, protected: Sequence[str]) ->
         tables=tables,
         events=tuple({"run": earlier.run, **e} for e in earlier.events) + later.events,
         insecure=earlier.insecure or later.insecure,
-        caveats=(*dict.fromkeys((*earlier.caveats, *later.caveats)), said),
+        caveats=(*dict.fromkeys(kept), *said_together(tables), said),
     )
 
 

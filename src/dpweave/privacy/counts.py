@@ -96,7 +96,8 @@ class Counts:
             self._position(view.base, (moments.owner,)),
             self._present(view.base, *self._needs(view, moments.all_columns)),
         )
-        rows = np.flatnonzero(unit >= 0 if there is None else (unit >= 0) & there)
+        owned = unit >= 0
+        rows = np.flatnonzero(owned if there is None else owned & there)
         rows = rows[np.lexsort((owner[rows], unit[rows]))]
         codes = {name: self._seen(view.base, view.attribute[name])[rows] for name in moments.all_columns}
         most = self._bounding.promise.bounds[view.base, moments.owner]

@@ -34,7 +34,7 @@ from dpweave.privacy.release import (
     Selected,
 )
 from dpweave.privacy.sensitivity import movement, units_of, weighed
-from dpweave.privacy.unit_sums import CLIP, LENGTH, checked, checked_moments, grid, on_grid
+from dpweave.privacy.unit_sums import CLIP, LENGTH, checked, checked_moments, grid, on_grid, plain
 from dpweave.privacy.window import (
     Candidate,
     Columns,
@@ -222,7 +222,7 @@ class Curator:
         """
         if not unit_sums:
             return ()
-        units = self.units(view)
+        rho, units = _number(rho), self.units(view)
         unit_sums = unit_sums if units is None else [self._require_unit_sum(view, unit_sum) for unit_sum in unit_sums]
         if units is None or not all(units.hold(unit_sum.all_columns) for unit_sum in unit_sums):
             raise UsageError(
@@ -265,6 +265,7 @@ class Curator:
             the rows.
           - Charged before rows are read; errors depend on the arguments alone.
         """
+        rho = _number(rho)
         units, sizes = self.units(view), {name: self._counts.codec(view, name).size for name in view.attribute}
         moments = checked_moments(moments, sizes)
         self._require_clique(view, moments.all_columns, times=0)
@@ -289,9 +290,8 @@ class Curator:
             exact = self._counts.unit_moments(view, moments)  # private from here ...
             return Answer((self._noise.discrete_gaussian(exact, sigma=sigma),))  # ... to here
 
-        (whole,) = self._ask(
-            Question(asked, view, (moments,)), Cost({self.promise.root(view.base): rho}, {}), read
-        ).counts
+        paying = self.promise.root(view.base)
+        (whole,) = self._ask(Question(asked, view, (moments,)), Cost({paying: rho}, {}), read).counts
         _, _, together = moments.at
         scales = np.where(np.arange(len(whole)) < together, moments.scale, 1.0)
         noisy = NoisyMoments(moments, whole / step * scales, sigma / step)
@@ -299,6 +299,7 @@ class Curator:
         return noisy
 
     def _require_unit_sum(self, view: View, unit_sum: UnitSum) -> UnitSum:
+        unit_sum = plain(unit_sum)
         self._require_clique(view, unit_sum.columns, times=len(unit_sum.codes))
         for code in unit_sum.codes:
             self._require_clique(view, tuple(c for c, _ in code))
@@ -322,6 +323,7 @@ class Curator:
             raise UsageError(
                 f"{count} of {len(candidates)} candidates cannot be selected; ask for between 1 and {len(candidates)}"
             )
+        rho = _number(rho)
         each = split(rho, [1.0] * count)[0]
         by_table = {
             t: selection.sensitivity(candidates, [self.l1(view, c.columns)[t] for c in candidates])
@@ -364,7 +366,7 @@ class Curator:
         self._refuse_key(table, column)
         if column not in self.promise.database[table].column:
             raise UsageError(f"table {table!r} has no column {column!r}, so it has no categories")
-        of = weighed(self.promise, table)
+        rho, delta, of = _number(rho), _number(delta), weighed(self.promise, table)
         worst = max(of.l2.values())
         if worst == 0:
             raise UsageError(f"{table!r} is public; read its categories directly")
@@ -414,6 +416,11 @@ class Curator:
                 f"the marginal over {', '.join(clique)} has {cells:,} cells, more than {MAX_CELLS:,}; use coarser"
                 " domains"
             )
+
+
+def _number(given: float) -> float:
+    """One plain number for the noise and for the charge, whatever a class makes of it; no number stays what it is."""
+    return float(given) if isinstance(given, float | int) else given
 
 
 @dataclass(frozen=True)

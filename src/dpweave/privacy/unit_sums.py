@@ -60,26 +60,35 @@ with k of them √k parts in a million. Any number from a thousand on would do.
 """
 
 
+def plain(unit_sum: UnitSum) -> UnitSum:
+    """Return a copy made of texts, tuples and numbers alone, of which it is known what they say when asked again."""
+    return UnitSum(
+        tuple("".join(c) for c in unit_sum.columns),
+        tuple(tuple(("".join(c), int(v)) for c, v in code) for code in unit_sum.codes),
+        tuple(float(x) for x in unit_sum.scales),
+        float(unit_sum.clip),
+        tuple(float(x) for x in unit_sum.centres),
+    )
+
+
 def checked(unit_sum: UnitSum, sizes: Mapping[str, int]) -> UnitSum:
-    """Return the unit sum in plain numbers, scales and centres on the grid of weights, or refuse it: nothing that
-    comes after the charge may fail for what a client asks.
+    """Return a :func:`plain` unit sum with scales and centres on the grid of weights, or refuse it: nothing that comes
+    after the charge may fail for what a client asks.
     """
-    codes = tuple(tuple((c, int(v)) for c, v in code) for code in unit_sum.codes)
-    if not 1 <= len(codes) <= MOST_CODES or len(unit_sum.scales) != len(codes) or len({*codes}) != len(codes):
+    codes, scales, clip, centres = unit_sum.codes, unit_sum.scales, unit_sum.clip, unit_sum.centres
+    if not 1 <= len(codes) <= MOST_CODES or len(scales) != len(codes) or len({*codes}) != len(codes):
         raise UsageError(
-            f"{len(codes)} codes and {len(unit_sum.scales)} scales: give 1 to {MOST_CODES:,} different codes, and a"
+            f"{len(codes)} codes and {len(scales)} scales: give 1 to {MOST_CODES:,} different codes, and a"
             " scale for each"
         )
     for column, value in (pair for code in codes for pair in code):
         if not 0 <= value < sizes[column]:
             raise UsageError(f"{value} is no code of {column!r}, which has {sizes[column]}")
-    clip, *scales = (float(x) for x in (unit_sum.clip, *unit_sum.scales))
     if not all(SMALLEST <= x <= LARGEST for x in (clip, *scales)):
         raise UsageError(f"the clip {unit_sum.clip} and all scales must lie between {SMALLEST:g} and {LARGEST:g}")
-    centres = tuple(float(x) for x in unit_sum.centres)
     if len(centres) not in (0, len(codes)) or not all(0 <= x <= 1 for x in centres):
         raise UsageError(f"{len(centres)} centres for {len(codes)} codes: give none, or a share from 0 to 1 for each")
-    own, around = on_grid(UnitSum(unit_sum.columns, codes, tuple(scales), clip, centres))
+    own, around = on_grid(UnitSum(unit_sum.columns, codes, scales, clip, centres))
     return UnitSum(
         unit_sum.columns,
         codes,
@@ -262,8 +271,16 @@ def _had(
 MOST_NUMBERS = 1 << 18
 """Numbers in the vector of a unit."""
 
+MOST_WIDTH = 1 << 11
+"""Codes of all columns: an owner's rows are worked out as a matrix of so many rows and columns."""
+
 EXACT = 52
 """Sums of whole numbers below 2 to this are exact in floats."""
+
+
+def numbers(one: int, two: int, *, same: bool) -> int:
+    """Pairs of codes of two columns; of one with itself the upper half."""
+    return one * (one + 1) // 2 if same else one * two
 
 
 def grid(clip: float) -> tuple[float, int]:
@@ -278,19 +295,21 @@ def grid(clip: float) -> tuple[float, int]:
 
 def checked_moments(moments: UnitMoments, sizes: Mapping[str, int]) -> UnitMoments:
     """Return the question in plain numbers, or refuse it: nothing that comes after the charge may fail for it."""
-    centres = tuple((str(name), tuple(float(x) for x in shares)) for name, shares in moments.centres)
+    centres = tuple(("".join(name), tuple(float(x) for x in shares)) for name, shares in moments.centres)
     for name, shares in centres:
         if len(shares) != sizes.get(name, 0) or not all(0 <= x <= 1 for x in shares):
             raise UsageError(f"{len(shares)} shares for {name!r}: give one from 0 to 1 for each of its codes")
-    together, siblings = (tuple((str(a), str(b)) for a, b in of) for of in (moments.together, moments.siblings))
-    if strange := {c for pair in (*together, *siblings) for c in pair} - dict(centres).keys():
-        raise UsageError(f"{min(strange)!r} is paired and has no shares; give them with the others")
-    if not 1 <= sum(sizes[a] * sizes[b] for a, b in (*together, *siblings)) <= MOST_NUMBERS:
+    together, siblings = (tuple(("".join(a), "".join(b)) for a, b in of) for of in (moments.together, moments.siblings))
+    if strange := {c for pair in (*together, *siblings) for c in pair} ^ dict(centres).keys():
+        raise UsageError(f"{min(strange)!r} has shares and no pair, or is paired and has no shares; give both or none")
+    if sum(len(shares) for _, shares in centres) > MOST_WIDTH:
+        raise UsageError(f"give columns that have at most {MOST_WIDTH:,} codes in all")
+    if not 1 <= sum(numbers(sizes[a], sizes[b], same=a == b) for a, b in (*together, *siblings)) <= MOST_NUMBERS:
         raise UsageError(f"give pairs of columns that have 1 to {MOST_NUMBERS:,} pairs of codes in all")
     clip, scale = float(moments.clip), float(moments.scale)
     if not all(SMALLEST <= x <= LARGEST for x in (clip, scale)):
         raise UsageError(f"the clip {clip} and the scale {scale} must lie between {SMALLEST:g} and {LARGEST:g}")
-    return UnitMoments(str(moments.owner), centres, together, siblings, clip, scale)
+    return UnitMoments("".join(moments.owner), centres, together, siblings, clip, scale)
 
 
 @np.errstate(all="ignore")  # whatever floats do with odd clips, nobody hears of it
