@@ -10,7 +10,10 @@ import pytest
 
 import dpweave as dw
 from dpweave.errors import PlanError, UsageError
+from dpweave.model.extension import total
 from dpweave.privacy.accounting import Cost
+from dpweave.privacy.certificate import Certificate, said_together
+from dpweave.privacy.release import guarantees
 from tests.model.shops import PLAN, fitted, tables
 
 if TYPE_CHECKING:
@@ -92,3 +95,23 @@ def test_what_cannot_be_extended_is_refused_by_name(earlier: Model) -> None:
     other = replace(earlier, certificate=replace(earlier.certificate, database="frames/other"))
     with pytest.raises(UsageError, match="under the same name"):
         fitted(None, extend=other)
+
+
+def test_a_person_in_two_tables_is_told_the_sum_of_both_fits(earlier: Model) -> None:
+    """What each fit says for itself of such a person is too little for both."""
+
+    def alone(rho: float) -> Certificate:
+        tables = guarantees(Cost({"a": rho, "b": rho}, {}), ("a", "b"), delta=1e-5)
+        event = {"n": 1, "rho": {"a": rho, "b": rho}, "delta": {}}
+        said = ("something else", *said_together(tables))
+        return replace(earlier.certificate, tables=tables, events=(event,), delta=1e-5, caveats=said)
+
+    first, second = alone(0.1), replace(alone(0.4), run="another")
+    found = total(first, second, ("a", "b"))
+    (sentence,) = (c for c in found.caveats if "protected less" in c)
+    assert (sentence,) == said_together(found.tables)
+    assert sentence not in (*first.caveats, *second.caveats)
+    assert found.caveats.count("something else") == 1
+    again = total(found, replace(alone(0.2), run="a third"), ("a", "b"))
+    assert sum("this is the total of" in c for c in again.caveats) == 1
+    assert sum("protected less" in c for c in again.caveats) == 1
