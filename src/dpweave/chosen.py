@@ -53,11 +53,12 @@ ON_TARGETS = 0.25
 """The most of a relation's budget that is spent on counting targets one by one."""
 
 FOR_SIBLINGS = 0.3
-"""Part of the links' budget for what rows of one owner have in common. Range: 0.2 to 0.5."""
+"""Part of the links' budget for what rows of one owner have in common. Set with the census in view; no range was
+measured on other data (docs/decisions/siblings.md)."""
 
 IN_COMMON = 0.03
 """Part of the length of units' vectors of moments that all units have in common: what a clip takes from it is lost,
-the rest averages out. Range: 0.01 to 0.1."""
+the rest averages out. Set with the census in view; no range was measured."""
 
 LEAST_PART = 0.25
 """No task gets less than this part of an even share, since priorities rest on guesses. A set of columns that would get
