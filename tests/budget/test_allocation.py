@@ -15,7 +15,7 @@ from dpweave.budget.allocation import allocate
 from dpweave.budget.priorities import Priority, many, shares
 from dpweave.budget.tasks import Task, favoured, serving, touched
 from dpweave.errors import PlanError
-from dpweave.measure.centred_counts import clip_for
+from dpweave.measure.per_unit.centred_counts import clip_for
 from dpweave.plan.entries import LEAST_WEIGHT, MOST_WEIGHT
 from dpweave.plan.plan import Plan
 

@@ -36,7 +36,7 @@ from dpweave.privacy.noise import InsecureNoise
 from dpweave.schema.codec import Codec
 from dpweave.schema.database import Column, Database, ForeignKey, Table, Type
 from dpweave.schema.domain import Attribute, Bins, Categories, Learn, Opaque, View, bins_at, is_plain
-from dpweave.tables.learned_ranges import known_points
+from dpweave.tables.domains.learned_ranges import known_points
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

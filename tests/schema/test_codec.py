@@ -210,7 +210,7 @@ def test_sqlite_collations_do_not_multiply_rows():
 def test_bins_over_everything_a_type_can_hold():
     """Learning starts from bins over the whole type; engines must accept every edge of them."""
     from dpweave.schema.domain import Learn, bins_at
-    from dpweave.tables.learned_ranges import far_points, known_points
+    from dpweave.tables.domains.learned_ranges import far_points, known_points
 
     kinds = [Type("integer", bits=b, signed=s) for b in (8, 16, 32, 64) for s in (True, False)]
     kinds += [

@@ -26,7 +26,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from dpweave import chosen
-from dpweave.measure.centred_counts import clip_for
+from dpweave.measure.per_unit.centred_counts import clip_for
 from dpweave.measure.question import Way
 from dpweave.plan.compiled import once
 from dpweave.privacy.sensitivity import movement, units_of
@@ -190,7 +190,7 @@ def moved(plan: CompiledPlan, view: View, columns: tuple[str, ...], *, way: Way,
     """What noise has to hide of one unit in counts over ``columns``, counted in some ``way``: all that it can move, or
     its length where counts are centred, or a usual clip.
 
-    That length is of evenly spread values (:func:`dpweave.measure.centred_counts.clip_for`).
+    That length is of evenly spread values (:func:`dpweave.measure.per_unit.centred_counts.clip_for`).
     ``times`` asks for units that may own so many times as much.
     """
     most = times * max(movement(plan.promise, view, columns, unit).l2 for unit in plan.promise.protected)

@@ -32,7 +32,7 @@ from dpweave.explain.forecast import forecast
 from dpweave.explain.verdict import predicted, predicted_table
 from dpweave.measure.design import inner_sets
 from dpweave.measure.margins import even_margin
-from dpweave.measure.public_row_sums import PublicRowSums
+from dpweave.measure.per_unit.public_row_sums import PublicRowSums
 from dpweave.measure.question import Way
 from dpweave.plan.compiled import once
 from dpweave.plan.explanation import (
@@ -51,7 +51,7 @@ from dpweave.privacy.certificate import Guarantee, said_together, statement
 from dpweave.privacy.sensitivity import belonging, movement, units_of, weighed
 from dpweave.schema.database import Type
 from dpweave.schema.domain import MAX_CELLS, Bins, Categories, Learn, Opaque, parse_degree, parse_presence, size
-from dpweave.tables.learned_ranges import rows_needed
+from dpweave.tables.domains.learned_ranges import rows_needed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -17,7 +17,7 @@ from dpweave.schema.arrow_types import arrow_type
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import Learn
 from dpweave.schema.encoding import encode_column, is_outside
-from dpweave.tables.learned_domains import public_domain
+from dpweave.tables.domains.learned_domains import public_domain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -48,8 +48,8 @@ from dpweave.schema.domain import Domain, Learn, View
 from dpweave.schema.fake_values import require_faker
 from dpweave.tables.base import Learner, table_model
 from dpweave.tables.centred_rows import centred, composition
-from dpweave.tables.learned_domains import categories_from, public_domain
-from dpweave.tables.learned_ranges import learn_bins, remarks
+from dpweave.tables.domains.learned_domains import categories_from, public_domain
+from dpweave.tables.domains.learned_ranges import learn_bins, remarks
 from dpweave.weaving.blueprint import Blueprint
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from dpweave.schema.codec import Codec
 from dpweave.schema.database import Column, ForeignKey, Type
 from dpweave.schema.domain import Attribute, Bins, Categories, View, parse_degree
 from dpweave.schema.encoding import encode_table
-from dpweave.tables.learned_domains import public_domain
+from dpweave.tables.domains.learned_domains import public_domain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -19,7 +19,7 @@ from dpweave.tables.base import StructuralZero, Structure
 from dpweave.tables.external import require_kept
 from dpweave.tables.graphical.dependencies import learned_dependency
 from dpweave.tables.session import require_structure
-from dpweave.weaving.declared_rules import combinations_of
+from dpweave.weaving.kept_rules.declared_rules import combinations_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

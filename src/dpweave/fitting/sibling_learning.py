@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpweave.measure.sibling_moments import OwnedRows, question
+from dpweave.measure.per_unit.sibling_moments import OwnedRows, question
 
 if TYPE_CHECKING:
     from dpweave.arrays import IntArray

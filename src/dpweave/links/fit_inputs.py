@@ -13,12 +13,12 @@ from dpweave import chosen
 from dpweave.errors import UsageError
 from dpweave.links.degrees import whole
 from dpweave.links.row_types import RowTypes
-from dpweave.measure.centred_counts import Centre
 from dpweave.measure.cross_workloads import Workload, cells
 from dpweave.measure.design import Design, informs, parts
 from dpweave.measure.estimates import estimates
 from dpweave.measure.margins import Margin
-from dpweave.measure.public_row_sums import PublicRowSums, outer
+from dpweave.measure.per_unit.centred_counts import Centre
+from dpweave.measure.per_unit.public_row_sums import PublicRowSums, outer
 from dpweave.measure.question import Question
 
 if TYPE_CHECKING:

@@ -37,9 +37,9 @@ from dpweave.links.link_fit import LinkFit
 from dpweave.links.link_method import LinkProblem, LinkResult
 from dpweave.links.prior_variances import prior_variances
 from dpweave.links.row_types import LinkOperator, RowTypes
-from dpweave.measure.centred_counts import Centred
-from dpweave.measure.clipped_counts import Clipped
 from dpweave.measure.design import default_variance
+from dpweave.measure.per_unit.centred_counts import Centred
+from dpweave.measure.per_unit.clipped_counts import Clipped
 from dpweave.measure.question import Way, ask
 from dpweave.privacy.accounting import split
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from dpweave.links.prior_variances import PriorVariance
     from dpweave.measure.cross_workloads import Workload
     from dpweave.measure.design import Design
-    from dpweave.measure.public_row_sums import PublicRowSums
+    from dpweave.measure.per_unit.public_row_sums import PublicRowSums
     from dpweave.privacy.window import Columns, Noisy, Window
 
 

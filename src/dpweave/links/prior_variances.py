@@ -16,7 +16,7 @@ import numpy as np
 
 from dpweave import chosen
 from dpweave.measure.design import default_variance
-from dpweave.measure.public_row_sums import outer
+from dpweave.measure.per_unit.public_row_sums import outer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -6,8 +6,7 @@ Lives here:
   - ``expected_error``: how far off counts with noise are, in one figure.
   - ``question``: one question, which knows its noise and asks itself. ``estimates``: what its answer says.
     ``answers``: counts of one table, added up and averaged.
-  - ``centred_counts``, ``clipped_counts``, ``public_row_sums``: how to put questions about rows of units with little
-    noise. ``sibling_moments``: what rows of one owner have in common.
+  - ``per_unit``: questions about rows of units, put with little noise.
   - ``dependence``: whether columns go together beyond chance.
   - ``purse``: what a client may still spend.
 

@@ -35,7 +35,7 @@ import numpy as np
 from dpweave import chosen
 from dpweave.measure.cross_workloads import Workload, cross_workloads
 from dpweave.measure.margins import Margin, even_margin
-from dpweave.measure.public_row_sums import PublicRowSums
+from dpweave.measure.per_unit.public_row_sums import PublicRowSums
 from dpweave.schema.domain import MAX_CELLS
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class Design:
 
     def counting(self, sums: PublicRowSums) -> tuple[Design, list[Question]]:
         """Return the same design with unit sums over left columns in place of cliques,
-        and these unit sums (:mod:`dpweave.measure.public_row_sums`).
+        and these unit sums (:mod:`dpweave.measure.per_unit.public_row_sums`).
 
         It tells nothing where some column set that was asked for has too many values for a unit sum.
         """

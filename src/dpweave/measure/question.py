@@ -3,9 +3,9 @@ r"""A question about rows that describes itself: what is counted, with how much 
 A question counts rows per cell of some ``columns`` and, in each cell, how many have each of its ``codes``. Plain counts
 have one code, that of every row, and noise for all that a unit can move. A clipped sum over units
 (:class:`dpweave.privacy.window.UnitSum`) has noise for its ``clip``. Which codes, scales, centres and clip are best is
-worked out by :mod:`~dpweave.measure.centred_counts`, :mod:`~dpweave.measure.clipped_counts` and
-:mod:`~dpweave.measure.public_row_sums`. All of them make questions of this one class. What an answer says is read by
-:func:`dpweave.measure.estimates.estimates`, from the fields that a release holds with it.
+worked out by :mod:`~dpweave.measure.per_unit.centred_counts`, :mod:`~dpweave.measure.per_unit.clipped_counts` and
+:mod:`~dpweave.measure.per_unit.public_row_sums`. All of them make questions of this one class. What an answer says is
+read by :func:`dpweave.measure.estimates.estimates`, from the fields that a release holds with it.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class Way(Enum):
     PLAIN = "plain"
     """Every set of columns by itself, with noise for all that a unit can move."""
     CENTRED = "centred"
-    """Rows of one owner around what all rows show (:mod:`dpweave.measure.centred_counts`)."""
+    """Rows of one owner around what all rows show (:mod:`dpweave.measure.per_unit.centred_counts`)."""
     CLIPPED = "clipped"
-    """Links within units, with room for those that a unit mostly has (:mod:`dpweave.measure.clipped_counts`)."""
+    """Links within units, with room for those that a unit mostly has: ``measure/per_unit/clipped_counts.py``."""
     CODED = "coded"
-    """Links to public rows by the values of these, all at once (:mod:`dpweave.measure.public_row_sums`)."""
+    """Links to public rows by the values of these, all at once (:mod:`dpweave.measure.per_unit.public_row_sums`)."""
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ class CompiledTable:
     (:mod:`dpweave.weaving.unit_composition`).
     """
     is_centred: bool
-    """Its rows may be counted around what all rows show (:mod:`dpweave.measure.centred_counts`): all have owners."""
+    """All have owners, so rows may be counted around what all rows show (``measure/per_unit/centred_counts.py``)."""
     has_cheap_bound: bool
     """Noise hardly depends on its bound: its rows are unit sums, wherever they are not on a server.
 

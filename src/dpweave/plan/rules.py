@@ -1,7 +1,7 @@
 """Rules that rows keep exactly, as a plan declares them.
 
 Table models know those about one table's own columns (:mod:`dpweave.fitting.rule_structure`), and
-:mod:`dpweave.weaving.rule_repair` mends what a model cannot hold.
+:mod:`dpweave.weaving.kept_rules.rule_repair` mends what a model cannot hold.
 """
 
 from __future__ import annotations

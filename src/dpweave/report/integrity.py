@@ -12,7 +12,7 @@ import numpy as np
 from dpweave.schema.arrow_types import arrow_type
 from dpweave.schema.key_graph import KeyGraph
 from dpweave.schema.key_lookup import column_of
-from dpweave.weaving.rule_repair import broken
+from dpweave.weaving.kept_rules.rule_repair import broken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -58,7 +58,7 @@ class Bins:
     """Where values lie inside bins: intervals ``[from, to)`` with weights. A bin without any is filled evenly."""
     learned: str | None = None
     """How well a learned range was learned: ``well``, ``coarse`` or ``not``
-    (:mod:`dpweave.tables.learned_ranges`); None if it was declared.
+    (:mod:`dpweave.tables.domains.learned_ranges`); None if it was declared.
     """
 
     def __post_init__(self) -> None:

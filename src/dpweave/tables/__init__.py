@@ -4,7 +4,7 @@ Lives here:
   - ``base``: what a mechanism is. One file per mechanism: ``aim``, ``mst``, ``independent``, ``woven``, ``external``;
     ``auto`` chooses one. The name of the file is the name in the plan (``dpweave.plan.mechanisms``).
   - ``graphical``: graphical models from noisy marginals. ``session`` and ``reduction``: what such mechanisms share.
-  - ``learned_ranges`` and ``learned_domains``: ranges and categories learned under the budget.
+  - ``domains``: ranges and categories learned under the budget.
   - ``owned_row_counts``: how many rows owners have. ``centred_rows``: counts of owned rows.
 
 Does not live here: sources, exact counts, the Curator. Links may not import tables.

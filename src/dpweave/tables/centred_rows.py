@@ -1,4 +1,4 @@
-"""Tables of owned rows, counted around what a first look shows (:mod:`dpweave.measure.centred_counts`)."""
+"""Tables of owned rows, counted around what a first look shows (:mod:`dpweave.measure.per_unit.centred_counts`)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 
 from dpweave import chosen
 from dpweave.links.relaxed.projections import project_capped_simplex
-from dpweave.measure.centred_counts import MOST_CELLS, Centre, Centred
 from dpweave.measure.estimates import estimates, left_of
-from dpweave.measure.public_row_sums import outer
+from dpweave.measure.per_unit.centred_counts import MOST_CELLS, Centre, Centred
+from dpweave.measure.per_unit.public_row_sums import outer
 from dpweave.measure.question import Question, ask
 from dpweave.privacy.accounting import split, subtract
 

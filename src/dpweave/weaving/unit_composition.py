@@ -19,7 +19,7 @@ from dpweave.links.wiring.exchange_for_siblings import CodedVectors, SiblingMome
 from dpweave.links.wiring.unit_members import Members, Moves, Seekers, choose_members, draw_partners
 from dpweave.links.wiring.wire import wire
 from dpweave.links.wiring.within_groups import UnitGroups, assign_within_groups
-from dpweave.measure.sibling_moments import (
+from dpweave.measure.per_unit.sibling_moments import (
     OWNERS_LOOKED_AT,
     Clipped,
     Found,
@@ -28,7 +28,7 @@ from dpweave.measure.sibling_moments import (
     symmetric_beyond_noise,
 )
 from dpweave.schema.domain import Attribute
-from dpweave.weaving.acyclic_keys import ordered_codes, time_along_links
+from dpweave.weaving.kept_rules.acyclic_keys import ordered_codes, time_along_links
 from dpweave.weaving.key_targets import alike
 
 if TYPE_CHECKING:
@@ -279,7 +279,7 @@ def _in_time(
     rng: np.random.Generator,
 ) -> Moves:
     """Let units choose anew whose rows would lead to one that does not come before
-    them, where a column says what does (:mod:`dpweave.weaving.acyclic_keys`).
+    them, where a column says what does (:mod:`dpweave.weaving.kept_rules.acyclic_keys`).
     """
     target, links = _led_to(found, left.unit), np.full(len(right.unit), -1, dtype=np.int64)
     links[rows] = target

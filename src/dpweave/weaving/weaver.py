@@ -8,9 +8,10 @@ import numpy as np
 
 from dpweave import chosen
 from dpweave.links.wiring.assign import assign_at_random
-from dpweave.weaving.acyclic_keys import break_circles
-from dpweave.weaving.declared_rules import keep_counts, keep_equal, keep_least_degrees, keep_symmetric
 from dpweave.weaving.drawn_rows import DrawnRows
+from dpweave.weaving.kept_rules.acyclic_keys import break_circles
+from dpweave.weaving.kept_rules.declared_rules import keep_counts, keep_equal, keep_least_degrees, keep_symmetric
+from dpweave.weaving.kept_rules.rule_repair import obey
 from dpweave.weaving.key_targets import (
     keep_numbered,
     lead_away_from_itself,
@@ -21,7 +22,6 @@ from dpweave.weaving.key_targets import (
     separate,
 )
 from dpweave.weaving.link_problems import LinkProblems, Unlinked
-from dpweave.weaving.rule_repair import obey
 from dpweave.weaving.state import WeavingState
 from dpweave.weaving.unit_composition import bring_siblings, make_room, move_in, shuffle_among_alike
 from dpweave.weaving.values import Values
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dpweave.arrays import IntArray
-    from dpweave.measure.sibling_moments import Found
+    from dpweave.measure.per_unit.sibling_moments import Found
     from dpweave.plan.relations import Relation
     from dpweave.schema.database import ForeignKey
     from dpweave.weaving.blueprint import Blueprint

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from dpweave.links.link_fit import LinkFit
 from dpweave.links.wiring import unit_members as module
 from dpweave.links.wiring.unit_members import Members, Seekers, choose_members, draw_partners
-from dpweave.measure.clipped_counts import Clipped
 from dpweave.measure.cross_workloads import Workload
 from dpweave.measure.estimates import Estimate, estimates
+from dpweave.measure.per_unit.clipped_counts import Clipped
 from dpweave.measure.question import Question
 from dpweave.privacy.window import NoisyUnitSum, Units, UnitSum
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpweave.measure.sibling_moments import OwnedRows, beyond_noise, matrices, question, symmetric_beyond_noise
+from dpweave.measure.per_unit.sibling_moments import OwnedRows, beyond_noise, matrices, question, symmetric_beyond_noise
 from dpweave.privacy.unit_sums import checked_moments
 from dpweave.privacy.window import UnitMoments
 

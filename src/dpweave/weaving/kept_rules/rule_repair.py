@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpweave.plan.rules import Allowed, Constraint, Determined, Equal, Exactly, Ordered, Symmetric, settling_order
-from dpweave.weaving.declared_rules import breaking, elsewhere, mend, off_count, off_pairs
+from dpweave.weaving.kept_rules.declared_rules import breaking, elsewhere, mend, off_count, off_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

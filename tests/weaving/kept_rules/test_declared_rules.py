@@ -21,7 +21,7 @@ from dpweave.report.integrity import check
 from dpweave.schema.database import Column, ForeignKey, Type
 from dpweave.schema.domain import Categories
 from dpweave.weaving import parts
-from dpweave.weaving.declared_rules import breaking, mend, off_rows, shared_out
+from dpweave.weaving.kept_rules.declared_rules import breaking, mend, off_rows, shared_out
 
 RULE = Allowed("t", ("a", "b"), (("x", 1), ("y", None)))
 OTHER = Allowed("t", ("b", "c"), "known", ("p", "q"))

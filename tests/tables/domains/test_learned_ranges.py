@@ -30,7 +30,7 @@ from dpweave.privacy.window import NoisyMarginal
 from dpweave.schema.codec import Codec
 from dpweave.schema.database import Column, Type
 from dpweave.schema.domain import Bins, Learn, to_axis
-from dpweave.tables.learned_ranges import Look, body, learn_bins, rows_needed
+from dpweave.tables.domains.learned_ranges import Look, body, learn_bins, rows_needed
 
 INTEGER, FLOAT, DATE, STAMP = Type("integer"), Type("float"), Type("date"), Type("timestamp")
 MONEY, TIME = Type("decimal", precision=12, scale=2), Type("time")

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from dpweave import chosen
-from dpweave.measure.public_row_sums import clip_at
+from dpweave.measure.per_unit.public_row_sums import clip_at
 from dpweave.measure.question import Question, ask
 from dpweave.schema.domain import MAX_CELLS
 

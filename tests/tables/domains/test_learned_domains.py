@@ -12,8 +12,8 @@ from dpweave.privacy.window import NoisyMarginal
 from dpweave.schema.codec import Codec
 from dpweave.schema.database import Column, Type
 from dpweave.schema.domain import Bins, Learn, bins_at, to_axis
-from dpweave.tables.learned_domains import categories_from, public_bins
-from dpweave.tables.learned_ranges import Look, body, far_points, known_points, learn_bins
+from dpweave.tables.domains.learned_domains import categories_from, public_bins
+from dpweave.tables.domains.learned_ranges import Look, body, far_points, known_points, learn_bins
 
 CELLS = len(ANY_DEGREE) - 1
 

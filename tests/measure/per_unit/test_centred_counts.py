@@ -13,8 +13,8 @@ from dpweave.links.degrees import Degrees
 from dpweave.links.fit_inputs import FitInputs
 from dpweave.links.link_method import LinkProblem
 from dpweave.links.map_learner import MAP
-from dpweave.measure.centred_counts import Centre, Centred, clip_for
 from dpweave.measure.estimates import estimates
+from dpweave.measure.per_unit.centred_counts import Centre, Centred, clip_for
 from dpweave.measure.question import Question, Way
 from dpweave.privacy.window import NoisyMarginal, NoisyUnitSum, Units
 from dpweave.tables.base import Structure, table_model

@@ -15,7 +15,7 @@ from dpweave.links.map_learner import MAP, fit_links
 from dpweave.measure.design import predict_error
 from dpweave.measure.estimates import estimates
 from dpweave.measure.margins import Margin
-from dpweave.measure.public_row_sums import MOST_CODES, PublicRowSums
+from dpweave.measure.per_unit.public_row_sums import MOST_CODES, PublicRowSums
 from dpweave.measure.question import Question, Way
 from dpweave.privacy.window import Noisy, NoisyMarginal, NoisyUnitSum, Units
 from tests.windows import ArrayWindow

@@ -1,5 +1,5 @@
 """Domains learned under the budget: lists of categories, and groups of degrees. Ranges
-are learned in :mod:`dpweave.tables.learned_ranges`.
+are learned in :mod:`dpweave.tables.domains.learned_ranges`.
 """
 
 from __future__ import annotations

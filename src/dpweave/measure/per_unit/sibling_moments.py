@@ -118,7 +118,7 @@ def _lengths(known: OwnedRows, moments: UnitMoments, *, bound: int) -> tuple[Flo
     is about siblings, and the part about owners.
 
     Rows of the copy have nothing in common yet, real ones may. If an owner's own shares differ from those of all by a
-    part t of them, n rows bring :math:`n t^2 \lVert\pi\rVert^2` more (:mod:`dpweave.measure.centred_counts`).
+    part t of them, n rows bring :math:`n t^2 \lVert\pi\rVert^2` more (:mod:`dpweave.measure.per_unit.centred_counts`).
     """
     rows = np.flatnonzero(known.owner < _some(known))
     rows = rows[np.argsort(known.owner[rows], kind="stable")]

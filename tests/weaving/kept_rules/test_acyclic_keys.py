@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpweave.weaving.acyclic_keys import depths, longest, rehang, settle, time_along_links
+from dpweave.weaving.kept_rules.acyclic_keys import depths, longest, rehang, settle, time_along_links
 
 
 @settings(max_examples=150, deadline=None)

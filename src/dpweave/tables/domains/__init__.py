@@ -1,0 +1,9 @@
+"""Domains that a plan leaves open, learned under the budget.
+
+Lives here:
+  - ``learned_domains``: categories. ``learned_ranges``: bins of numbers, dates and times.
+
+Does not live here: domains that a plan declares (``schema``).
+
+Start with ``learned_ranges``.
+"""

@@ -1,0 +1,10 @@
+"""The rules of a plan, kept by the rows of a copy.
+
+Lives here:
+  - ``rule_repair``: rules of one row. ``declared_rules``: rules about keys and links.
+  - ``acyclic_keys``: rows that lead to rows of their own table without a circle.
+
+Does not live here: what a rule says (``plan``), and what models know of it (``fitting``).
+
+Start with ``declared_rules``.
+"""
