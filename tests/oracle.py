@@ -17,10 +17,13 @@ from typing import TYPE_CHECKING
 from dpweave.privacy.promise import Promise
 from dpweave.schema.database import Column, Database, ForeignKey, Table, Type
 from dpweave.schema.domain import (
+    Attribute,
     View,
     degree,
+    earlier,
     newcomer,
     parse_degree,
+    parse_earlier,
     parse_newcomer,
     parse_presence,
     parse_repetition,
@@ -290,6 +293,9 @@ def _code(bounded: Bounded, promise: Promise, table: str, ident: int, column: st
     repeated = parse_repetition(column)
     if repeated is not None:
         return int(_repeats(bounded, promise, table, ident, repeated))
+    said = parse_earlier(column)
+    if said is not None:
+        return _said_before(bounded, promise, table, ident, *said)
     counted = parse_degree(column)
     if counted is None:
         value = bounded.rows[table][ident][column]
@@ -316,6 +322,47 @@ def _repeats(bounded: Bounded, promise: Promise, table: str, ident: int, key: st
     return None not in pair(ident) and any(
         pair(i) == pair(ident) and bounded.order[table, i] < before for i in bounded.rows[table]
     )
+
+
+def _said_before(bounded: Bounded, promise: Promise, table: str, ident: int, column: str, order: str) -> int:
+    """What the row before a row of the same owner says, or how far back it is; ``NOWHERE`` if there is none."""
+    rows, key = bounded.rows[table], promise.owning[table]
+
+    def value(i: int, c: str) -> int | None:
+        return i if c == "id" else rows[i][c]
+
+    owner, time = bounded.links[table, ident, key], value(ident, order)
+    if owner is None or time is None:
+        return NOWHERE
+    mine = [i for i in rows if bounded.links[table, i, key] == owner and value(i, order) is not None]
+    past = [
+        (there, bounded.order[table, i], i)
+        for i in mine
+        if (there := value(i, order)) is not None
+        and (there, bounded.order[table, i]) < (time, bounded.order[table, ident])
+    ]
+    if not past:
+        return NOWHERE
+    there, _, before = max(past)
+    said = value(before, column)
+    return min(time - there, CAP) if column == order else NOWHERE if said is None else said
+
+
+def ordered_view(rng: random.Random, world: World) -> tuple[View, tuple[str, ...]] | None:
+    """What rows before say and how far back they are, over the rows themselves or seen by rows that lead to them."""
+    promise = world.promise
+    owned = [t for t in promise.owning if t not in promise.public and not promise.may_blank(t)]
+    if not owned:
+        return None
+    table = rng.choice(owned)
+    seen_from: list[tuple[tuple[str, ...], str]] = [((), table)] * 3
+    seen_from += [((k.name,), t.name) for t, k in promise.graph.incoming(table) if t.name not in promise.public]
+    path, base = rng.choice(seen_from)
+    values = world.values[table]
+    order = rng.choice(["id", *values])
+    pairs = [*((c, order) for c in values if c != order), (order, order)]
+    columns = [(earlier(*pair), Attribute(earlier(*pair), path)) for pair in pairs]
+    return View(base, tuple(columns), ()), tuple(n for n, _ in rng.sample(columns, rng.randint(1, len(columns))))
 
 
 def distances(a: Counter[tuple[int, ...]], b: Counter[tuple[int, ...]]) -> tuple[float, float]:

@@ -16,6 +16,7 @@ import ibis
 
 from dpweave.engines.source_base import EXACT, ROW
 from dpweave.errors import SourceError
+from dpweave.schema.codec import points
 
 if TYPE_CHECKING:
     from dpweave.engines.source_base import Source
@@ -300,6 +301,24 @@ class Bounding:
         rows = self.raw(name) if self.promise.is_owning(name, key.name) else self.left(name)
         rows = self._follow(table, key, rows, self.kept(key.target), "rid", "parent")
         return rows.filter(rows.parent.notnull()).group_by(rid=rows.parent).agg(degree=ibis._.count())
+
+    def row_before(self, name: str, column: str, order: str) -> Any:
+        """Rows of a table, and as ``said`` what the one before each has in ``column``, or how far back it is if rows
+        are in the ``order`` of that column. Those of one owner are in that order, then in that of both steps.
+
+        Formal guarantees:
+          - What is said to a row depends on bounded rows of its owner alone, so on one unit (docs/proofs, Theorem 6).
+          - Rows without owner, or without a value to order them by, are said nothing and say nothing.
+          - No value makes an engine fail: distances are those of values cut to a fixed range.
+        """
+        whole, linked = self.rows(name), self.linked(name)
+        time, value = (whole[self.column_name(name, c)] for c in (order, column))
+        says = whole.select(there=whole.rid, time=time, value=points(time) if column == order else value).view()
+        rows = linked.inner_join(says, linked.rid == says.there)
+        placed = rows.owner.notnull() & rows.time.notnull()
+        by = [rows.time, *self.order(name, rows)]
+        before = ibis.ifelse(placed, rows.value.lag().over(group_by=[rows.owner, placed], order_by=by), ibis.null())
+        return rows.select("rid", said=rows.value - before if column == order else before)
 
     # -- pieces ----------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,15 @@ import numpy as np
 
 from dpweave.privacy.unit_sums import clipped_sum, clipped_sum_in_engine, moment_sum, share
 from dpweave.schema.covering import cover, summed
-from dpweave.schema.domain import Attribute, newcomer, parse_degree, parse_newcomer, parse_presence, parse_repetition
+from dpweave.schema.domain import (
+    Attribute,
+    newcomer,
+    parse_degree,
+    parse_earlier,
+    parse_newcomer,
+    parse_presence,
+    parse_repetition,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -317,6 +325,9 @@ class Counts:
             per = self._bounding.children(child, self._bounding.promise.database[child].key[key_name]).view()
             joined = rows.left_join(per, rows.rid == per.rid).select(rows.rid, degree=per.degree.fill_null(0))
             return joined, codec.encode(joined.degree.cast("int64"), has_nan=False)
+        if (said := parse_earlier(column)) is not None:
+            rows = self._bounding.row_before(table, *said)
+            return codec.coded(rows, rows.said, has_nan=self._bounding.source.connection.name != "sqlite")
         key = parse_presence(column) or parse_repetition(column) or parse_newcomer(column)
         if key is not None:
             linked = self._bounding.linked(table)

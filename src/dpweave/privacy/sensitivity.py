@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING
 from dpweave.errors import UsageError
 from dpweave.privacy.unit_sums import GRID, share
 from dpweave.privacy.window import Units, Weighed
-from dpweave.schema.domain import View, parse_degree, parse_newcomer, parse_presence, parse_repetition
+from dpweave.schema.domain import (
+    STEPS,
+    View,
+    parse_degree,
+    parse_earlier,
+    parse_newcomer,
+    parse_presence,
+    parse_repetition,
+)
 
 if TYPE_CHECKING:
     from dpweave.privacy.promise import Promise
@@ -185,7 +193,9 @@ class _Calculus:
             seen, column = self.promise.graph.walk(self.view.base, attribute.path), attribute.column
             own, led = self.promise.database[seen], {(t.name, k.name) for t, k in self.promise.graph.incoming(seen)}
             key = parse_presence(column) or parse_repetition(column) or parse_newcomer(column)
-            if not (column in own.column or key in own.key or parse_degree(column) in led):
+            if (said := parse_earlier(column)) is not None:
+                self._refuse_disorder(seen, *said)
+            elif not (column in own.column or key in own.key or parse_degree(column) in led):
                 raise UsageError(
                     f"{seen!r} has no column {column!r}; derived columns go by a key of its own, degrees by one to it"
                 )
@@ -194,6 +204,18 @@ class _Calculus:
                     f"{name!r} counts the rows that lead to the public table {seen!r}, as seen from {self.view.base!r};"
                     f" no bound holds for that, so count over {seen!r} itself"
                 )
+
+    def _refuse_disorder(self, table: str, column: str, order: str) -> None:
+        """Refuse what a row before says, but where all rows of an owner belong to one
+        unit and count with it (Theorem 6).
+        """
+        promise, own = self.promise, self.promise.database[table].column
+        units = promise.neighbours == "entity" and table in promise.owning and not promise.may_blank(table)
+        led = {c for key in promise.database[table].foreign_keys if promise.is_private(key) for c in key.columns}
+        if not (units and table not in promise.public and column in own.keys() - led and order in own):
+            raise UsageError(f"rows of {table!r} have no row of their unit before them that says {column!r}")
+        if own[order].type.kind not in STEPS:
+            raise UsageError(f"{order!r} does not say how far apart rows of {table!r} are")
 
     def _paths(self) -> tuple[Path, ...]:
         return self.view.paths(self.columns)

@@ -8,6 +8,7 @@ have a defined code, so that nothing that happens after rows were read depends o
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import date
 from decimal import Decimal
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -204,6 +205,22 @@ class Codec:
         chosen = np.minimum(np.searchsorted(ends, codes + rng.random(len(codes)), side="right"), len(order) - 1)
         chosen = order[np.clip(chosen, first[codes], np.append(first[1:], len(order))[codes] - 1)]
         return start[chosen], end[chosen]
+
+
+def points(value: Any) -> Any:
+    """Ibis expression for places of whole numbers, days or moments on the number line of
+    :func:`dpweave.schema.domain.to_axis`. Values lie at its ends which floats do not tell apart, or which some engine
+    does not know in some time zone.
+    """
+    import ibis
+
+    kind = value.type()
+    if kind.is_integer():
+        return value.cast("float64").clip(-(2**53), 2**53).cast("int64")
+    first, last = (ibis.literal(day, "date").cast(kind) for day in (date(1000, 1, 1), date(9999, 12, 30)))
+    inside = ibis.cases((value < first, first), (value > last, last), else_=value)
+    seconds = inside.cast("timestamp").epoch_seconds().cast("int64")
+    return (seconds / 86_400).floor().cast("int64") if kind.is_date() else seconds
 
 
 OTHER = "(other)"

@@ -381,6 +381,32 @@ def parse_newcomer(column: str) -> str | None:
     return column[1:] if column.startswith("@") else None
 
 
+def earlier(column: str, order: str) -> str:
+    """Name of the derived column of an owned row that says ``column`` of the row before it, among rows of its owner in
+    the ``order`` of another column; of that column itself how far back the row before it is.
+
+    It is null where no row is before it: in the first row, and in one without owner or without place in the order.
+
+    >>> earlier("status", "seen_at"), parse_earlier("<seen_at.status"), parse_earlier("age")
+    ('<seen_at.status', ('status', 'seen_at'), None)
+    >>> parse_earlier(earlier("a.b", "c.d%"))
+    ('a.b', 'c.d%')
+    """
+    return f"<{order.replace('%', '%25').replace('.', '%2E')}.{column}"
+
+
+def parse_earlier(column: str) -> tuple[str, str] | None:
+    """Column and order of a column that looks at the row before, or None for another one."""
+    if not column.startswith("<"):
+        return None
+    order, _, seen = column[1:].partition(".")
+    return seen, order.replace("%2E", ".").replace("%25", "%")
+
+
+STEPS = frozenset({"integer", "date", "timestamp"})
+"""Kinds of columns that rows can be ordered by, and how far apart two of them are."""
+
+
 @dataclass(frozen=True)
 class View:
     """The rows of ``base`` joined along foreign keys: at most one row for each base row.
