@@ -186,9 +186,10 @@ def _siblings(
     out = {}
     for t in plan.promise.protected:
         members = [i for i in given if i.group == "links" and t in tables_of[i]]
-        for i, own in zip(members, _sibling_parts(plan, members), strict=True):
+        siblings = _sibling_parts(plan, members)
+        parts = _parts(plan, "links", members, rho) if any(siblings) else siblings
+        for i, own, whole in zip(members, siblings, parts, strict=True):
             if own and plan.promise.root(i.table) == t:
-                whole = dict(zip(members, _parts(plan, "links", members, rho), strict=True))[i]
                 out[i] = given[i] * own / whole
     return out
 

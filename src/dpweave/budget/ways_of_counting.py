@@ -42,6 +42,7 @@ def relation_way(promise: Promise, relation: Relation) -> Way:
     return Way.CODED if relation.has_popular_targets else Way.PLAIN
 
 
+@once
 def asks_for_siblings(plan: CompiledPlan, relation: Relation) -> bool:
     """Whether it is asked what rows of one owner have in common: where one may have several, which no other unit
     moves.
