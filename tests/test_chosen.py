@@ -15,7 +15,7 @@ import pytest
 from dpweave import chosen
 
 SOURCES = Path(chosen.__file__).parent
-MOST_CHOSEN = 68
+MOST_CHOSEN = 61
 """How many there are. It may only become smaller."""
 
 PLAIN = {0.0, 0.5, 1.0, 2.0}
@@ -42,7 +42,7 @@ INSIDE: dict[str, set[float]] = {
     "plan/explanation.py": {1000000.0},
     "progress.py": {0.999},
     "report/html_report.py": {1.2},
-    "tables/aim.py": {0.001},
+    "tables/aim.py": {0.001, 16.0},
     "tables/graphical/estimation.py": {1e-05, 1.2},
     "tables/mst.py": {0.0001},
     "tables/owned_row_counts.py": {700.0},
@@ -129,7 +129,7 @@ AT_THE_TOP: dict[str, str] = {
     "tables/session.py": "GRADES",
     "tables/woven.py": "LEARNER PICTURE_ROWS",
     "weaving/kept_rules/acyclic_keys.py": "_TRIES",
-    "weaving/blueprint.py": "_PILOT",
+    "weaving/blueprint.py": "MOST_UNSEEN _PILOT",
     "weaving/parts.py": "PART_VALUES FEW ENOUGH_ROWS PILOT_PARTS",
     "weaving/unit_composition.py": "_TURNS _EFFORT",
 }

@@ -30,9 +30,6 @@ TABLES_SHARE = 0.4
 SELECTION = 0.1
 """Part of a table's budget for choosing what to measure, as in the papers on AIM and MST."""
 
-ROUNDS = 16.0
-"""Rounds of AIM for each column, as in its paper."""
-
 SINGLES = 0.2
 """Part of a table's budget for its columns one by one, before pairs are chosen."""
 
@@ -47,10 +44,8 @@ FIRST_COUNT = 0.125
 third, noise in single degrees is an eighth larger."""
 
 LOOK = 0.25
-"""Part of the budget of a domain for a look at where values are. Range: 0.2 to 0.33."""
-
-ON_TARGETS = 0.25
-"""The most of a relation's budget that is spent on counting targets one by one."""
+"""Part of a budget for a look that shows where the rest is spent best: at where the values of a column are, and (at
+most) at how often each target is chosen. Range: 0.2 to 0.33."""
 
 FOR_SIBLINGS = 0.3
 """Part of the links' budget for what rows of one owner have in common. Set with the census in view; no range was
@@ -159,9 +154,6 @@ LEVEL = 0.01
 """Chance of a mistake that is accepted where noise or chance alone could make it. From 0.05 to 0.001 the threshold for
 ten sets of columns moves from 2.6 to 3.7 standard deviations. Range: 0.001 to 0.05."""
 
-KNOWN = 10.0
-"""A figure this many times its noise is as good as known, and more precision is not worth its price. Range: 8 to 20."""
-
 HOPELESS = 2.0
 """Noise above so many mean counts says too little of most targets. Then only those that stand out count."""
 
@@ -219,29 +211,17 @@ GROWTH_UNKNOWN = 1.4
 TAIL = 4
 """How far, as a multiple of its beginning, a tail of degrees is taken to go on where counts say that it does."""
 
-MOST_UNSEEN = 1000
-"""Degrees may call for this many times the rows that were counted within bounds; more is taken for their error."""
-
 # -- What people are shown ---------------------------------------------------------------------------------------------
 
 USEFUL = 0.1
-"""Error of a distribution up to which it is called useful; noise beyond this part of the rows drowns a figure."""
+"""Error of a distribution up to which it is called useful. Noise beyond this part of a figure drowns it; one with
+less is as good as known, and more precision is not worth its price. Range: 0.05 to 0.125."""
 
 COARSE = 0.3
-"""Error of a distribution up to which it is called coarse."""
-
-HIDDEN = 0.2
-"""Part of a table's rows that a bound may hide before advice is given: bounds either fit or are far off. Range: 0.1 to
-0.4."""
+"""Error of a distribution up to which it is called coarse. A bound that hides a larger part of the rows gets advice."""
 
 WEAK_EPSILON = 10.0
 """Epsilon above which ``explain`` warns: hardly anything is hidden."""
-
-GENEROUS_ROWS = 50
-"""Rows of one unit in a table from which on ``explain`` asks whether so many are needed."""
-
-MANY_CELLS = 1000
-"""Cells of a column from which on ``explain`` advises fewer."""
 
 HELD_OUT = 0.3
 """Part of the rows on which ``evaluate`` judges what a learner learned from the others."""

@@ -94,10 +94,10 @@ def test_no_more_is_spent_than_helps():
         return 10.0 / np.sqrt(2 * 0.01 * share)
 
     assert share_for(rho=0.01, l2=10.0, mean=0.0, targets=100) == 0.0
-    assert share_for(rho=0.01, l2=10.0, mean=noise(chosen.ON_TARGETS) / chosen.HOPELESS * 0.99, targets=5) == 0.0
-    assert share_for(rho=0.01, l2=10.0, mean=noise(chosen.ON_TARGETS), targets=100) == chosen.ON_TARGETS
+    assert share_for(rho=0.01, l2=10.0, mean=noise(chosen.LOOK) / chosen.HOPELESS * 0.99, targets=5) == 0.0
+    assert share_for(rho=0.01, l2=10.0, mean=noise(chosen.LOOK), targets=100) == chosen.LOOK
     little = share_for(rho=0.01, l2=10.0, mean=10_000.0, targets=100)
-    assert noise(little) == pytest.approx(10_000.0 / chosen.KNOWN)
+    assert noise(little) == pytest.approx(10_000.0 * chosen.USEFUL)
 
 
 def test_weights_of_rows_are_where_links_start_and_counts_of_columns_come_on_top():
@@ -146,8 +146,8 @@ def test_the_most_popular_of_a_long_tail_keep_their_links(targets: int, sigma: f
 def test_a_long_tail_is_worth_counting_for_the_few_that_show() -> None:
     assert share_for(rho=0.01, l2=3.0, mean=1.0, targets=10) == 0.0
     few = share_for(rho=0.01, l2=3.0, mean=10.0, targets=10_000)
-    assert 0 < few < chosen.ON_TARGETS
-    assert few < share_for(rho=0.01, l2=3.0, mean=12.0, targets=10_000) <= chosen.ON_TARGETS
+    assert 0 < few < chosen.LOOK
+    assert few < share_for(rho=0.01, l2=3.0, mean=12.0, targets=10_000) <= chosen.LOOK
 
 
 @pytest.mark.parametrize(("repeats", "degree"), [("by chance", 1), ("by chance", 6), ("never", 6), ("always", 6)])

@@ -409,8 +409,11 @@ def _find_warnings(
         if rows and delta * rows > 1:
             most = 1 / (10 * rows)
             yield f"delta {delta:g} is above one in the {rows:,} declared rows of {name}; take at most {most:.1g}"
+    noise = {(s.group, s.table): s.sigma for s in budget if s.sigma is not None and not s.item}
+    seen = {table.name: plan.compile().table[table.name].seen_rows for table in plan.tables}
     for h in holdings:
-        if h.rows >= chosen.GENEROUS_ROWS and h.table != h.unit:
+        worst = max(noise.get((group, h.table), 0.0) for group in ("sizes", "tables"))
+        if h.table != h.unit and h.rows > 1 and worst > chosen.USEFUL * seen[h.table]:
             where = ""
             if plan.compile().table[h.table].has_cheap_bound:
                 where = (
@@ -438,11 +441,13 @@ def _find_warnings(
     for table in plan.tables:
         for column in table.columns:
             if (
-                table.name not in plan.public
-                and isinstance(column.domain, Categories | Bins)
-                and column.domain.cells > chosen.MANY_CELLS
+                isinstance(column.domain, Categories | Bins)
+                and column.domain.cells * noise.get(("tables", table.name), 0.0) > seen[table.name]
             ):
-                yield f"{table.name}.{column.name} has {column.domain.cells:,} cells, each with its noise; use fewer"
+                yield (
+                    f"{table.name}.{column.name} has {column.domain.cells:,} cells, most of them below their noise; use"
+                    " fewer"
+                )
             if (
                 table.name not in plan.public
                 and column.column.type == Type("decimal")

@@ -248,7 +248,7 @@ def _links(e: Explanation) -> str:
     if led and e.neighbours == "entity":
         lines.append(
             _wrap(
-                f"How often each row of {', '.join(led)} is led to is counted with up to {chosen.ON_TARGETS:.0%} of"
+                f"How often each row of {', '.join(led)} is led to is counted with up to {chosen.LOOK:.0%} of"
                 " what its links get, where noise would let it show. Errors there hold for files, data frames, DuckDB"
                 " and SQLite; links on a server may come out with more."
             )

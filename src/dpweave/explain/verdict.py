@@ -106,9 +106,9 @@ def _to_be_missed(item: Learned, rows: float, *, owners: float) -> float:
         have = 1 - (1 - shares) ** max(rows / owners, 1.0)  # share of owners with a category, among others
         counts = owners * have / math.sqrt(have.sum()) if item.by_unit else rows * shares
         return float(shares[counts < item.threshold].sum())
-    enough = rows * chosen.KNOWN / item.threshold  # as many times the rows that noise hides
     coarse = (chosen.USEFUL + chosen.COARSE) / 2
-    return 0.0 if enough >= chosen.KNOWN else coarse if enough > chosen.BEYOND_DOUBT else WORST
+    hidden = chosen.USEFUL * item.threshold  # rows that noise hides
+    return 0.0 if rows >= item.threshold else coarse if rows > chosen.BEYOND_DOUBT * hidden else WORST
 
 
 # -- after a fit -------------------------------------------------------------------------------------------------------
@@ -261,7 +261,7 @@ def _advice(
         named = ", ".join(unlearned[:6]) + (f" and {len(unlearned) - 6} more" if len(unlearned) > 6 else "")
         found.append((float(len(unlearned)), f"Declare the domains of {named}: noise hides them."))
     for (table, key), share in hidden.items():
-        if share > chosen.HIDDEN:
+        if share > chosen.COARSE:
             bound = plan.promise.bounds[table, key]
             text = (
                 f"Raise max_degree = {bound:,} of {table}.{key}: it hides about {share:.0%} of the rows. What they"

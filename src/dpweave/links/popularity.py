@@ -57,10 +57,10 @@ def share_for(*, rho: float, l2: float, mean: float, targets: int) -> float:
     """
     if not mean > 0:
         return 0.0
-    noise = l2 / np.sqrt(2 * rho * chosen.ON_TARGETS)
+    noise = l2 / np.sqrt(2 * rho * chosen.LOOK)
     if noise > chosen.HOPELESS * mean:
-        return chosen.ON_TARGETS * _shown(noise, mean, targets)
-    return float(min(chosen.ON_TARGETS, (chosen.KNOWN * l2 / mean) ** 2 / (2 * rho)))
+        return chosen.LOOK * _shown(noise, mean, targets)
+    return float(min(chosen.LOOK, (l2 / (chosen.USEFUL * mean)) ** 2 / (2 * rho)))
 
 
 def _shown(noise: float, mean: float, targets: int) -> float:

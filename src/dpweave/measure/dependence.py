@@ -76,7 +76,7 @@ def dependence(
     first = _axes_before(sizes, cells)
     noise = (sigma or 0.0) ** 2 if cover is None else float(cover.sum())
     whole = float(counts.sum())
-    if whole > chosen.KNOWN * math.sqrt(max(counts.size // cells * noise, 0.0)):
+    if chosen.USEFUL * whole > math.sqrt(max(counts.size // cells * noise, 0.0)):
         axes = range(len(sizes))
         margins = [counts.sum(axis=tuple(j for j in axes if j != i)) / whole for i in axes]
     rest = counts

@@ -118,7 +118,7 @@ class Pair:
     @cached_property
     def margins(self) -> Margins:
         """Shares of links by either column: as measured where that is far above its noise, else the copy's."""
-        known = float(self.measured.counts.sum()) > chosen.KNOWN * math.sqrt(self.measured.whole_variance)
+        known = chosen.USEFUL * float(self.measured.counts.sum()) > math.sqrt(self.measured.whole_variance)
         return margins(self.measured.counts if known else self.synthetic)
 
     @cached_property

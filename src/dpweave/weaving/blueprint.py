@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpweave import chosen
 from dpweave.links.degrees import degrees_of, match_total, reweighed
 from dpweave.schema.domain import Bins, presence
 from dpweave.tables.external import ExternalTable
@@ -23,6 +22,10 @@ if TYPE_CHECKING:
     from dpweave.tables.base import FittedTable
 
 
+MOST_UNSEEN = 1000
+"""Degrees may call for so many times the rows that were counted within bounds: a limit on memory, where noise is all
+there is.
+"""
 _PILOT = 2000
 """Rows from which the mean degree of a table's rows is guessed before any are woven."""
 
@@ -164,7 +167,5 @@ class Blueprint:
                 continue
             drawn = self.pilot_degrees(name)
             owned = rows[key.target] * float(drawn.mean())
-            rows[name] = min(owned, chosen.MOST_UNSEEN * max(rows[name], 1.0)) + rows[name] * (
-                1 - self.share(name, owning)
-            )
+            rows[name] = min(owned, MOST_UNSEEN * max(rows[name], 1.0)) + rows[name] * (1 - self.share(name, owning))
         return rows

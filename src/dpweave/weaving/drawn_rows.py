@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpweave import chosen
 from dpweave.links.degrees import at_least, match_total, seen
 from dpweave.links.degrees_by_values import deal
 from dpweave.schema.domain import degree, presence
 from dpweave.tables.external import ExternalTable
+from dpweave.weaving.blueprint import MOST_UNSEEN
 from dpweave.weaving.parts import OwnedRows
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class DrawnRows:
         if degrees is None or owning is None:
             self._set_rows(name, part.share(size))
             return
-        owned = min(int(degrees.sum()), chosen.MOST_UNSEEN * max(part.share(size), 1))
+        owned = min(int(degrees.sum()), MOST_UNSEEN * max(part.share(size), 1))
         share = self._blueprint.share(name, owning)
         others = part.share(size * (1 - share))
         if self._plan.table[name].public_rows is not None:  # rounded so that all rows together are as many as declared

@@ -122,9 +122,9 @@ def test_a_range_holds_nine_tenths_of_the_rows_or_says_that_it_may_not(name):
             enough = rows_needed(kind, Learn(), 1 / math.sqrt(2 * rho))
             for seed in range(SEEDS):
                 bins = learn_bins(kind, Learn(), counter(kind, values, seed), rho=rho)
-                if len(values) > (1 + 5 / chosen.KNOWN) * enough:
+                if len(values) > (1 + 5 * chosen.USEFUL) * enough:
                     assert bins.learned == "well"
-                if len(values) < (1 - 5 / chosen.KNOWN) * enough:
+                if len(values) < (1 - 5 * chosen.USEFUL) * enough:
                     assert bins.learned in ("coarse", "not")
                 if bins.learned == "well":
                     held.append(coverage(kind, bins, values))

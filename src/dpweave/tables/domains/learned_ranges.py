@@ -5,8 +5,8 @@ rows lie in one or two cells, a closer look follows inside them. Last comes a hi
 running count gives the bins. Each look takes a quarter of what is left of the budget, the histogram takes the rest.
 
 **The rule.** A look with n cells and noise σ in each knows the number of rows T up to a standard deviation of
-:math:`\sigma\sqrt n`. So many rows does noise hide. A range is learned *well* where the first look shows at least
-``chosen.KNOWN`` times as many rows as noise hides. It then holds nine tenths of the rows. With fewer rows it is
+:math:`\sigma\sqrt n`. So many rows does noise hide. A range is learned *well* where noise hides at most the part
+``chosen.USEFUL`` of the rows that the first look shows. It then holds nine tenths of the rows. With fewer rows it is
 *coarse* if some stretch of cells stands out beyond doubt, and else it is *not* learned: then it is what the plan
 declares, or a plain default.
 """
@@ -68,8 +68,8 @@ class Look:
 
     @property
     def is_enough(self) -> bool:
-        """Whether there are ``chosen.KNOWN`` times the rows that noise hides."""
-        return self.total >= chosen.KNOWN * self.sigma * math.sqrt(len(self.counts))
+        """Whether noise hides at most the part ``chosen.USEFUL`` of the rows."""
+        return chosen.USEFUL * self.total >= self.sigma * math.sqrt(len(self.counts))
 
     def between(self, first: int, last: int) -> Look:
         """Only the cells from ``first`` to ``last``."""
@@ -141,8 +141,8 @@ def _closer(kind: Type, learn: Learn, look: Look, ask: Ask, rho: float) -> Look:
     """Look closer while rows lie in one or two cells, then count them in fine cells; spends ``rho``."""
     while len(look.counts) <= chosen.NARROW and _values(kind, look.points) > chosen.FINE_CELLS:
         share, left = split(rho, [chosen.LOOK, 1 - chosen.LOOK])
-        # As many cells as leave the number of rows at chosen.KNOWN times what noise will hide.
-        cells = int((look.total / chosen.KNOWN / look.sigma) ** 2 * (1 - chosen.LOOK))
+        # As many cells as let noise hide at most the part chosen.USEFUL of the rows.
+        cells = int((chosen.USEFUL * look.total / look.sigma) ** 2 * (1 - chosen.LOOK))
         points = closer_points(kind, learn, look.points, cells=min(cells, chosen.PIECES))
         if len(points) - 1 <= chosen.CLOSER:
             break
@@ -415,8 +415,8 @@ def rows_needed(kind: Type, learn: Learn, sigma: float) -> float:
     column's budget has noise ``sigma``.
     """
     if learn.low is not None and learn.high is not None:
-        return chosen.KNOWN * sigma * math.sqrt(even_bins(kind, learn.low, learn.high, chosen.FINE_CELLS).cells)
-    return chosen.KNOWN * sigma * math.sqrt((len(far_points(kind, learn)) - 1) / chosen.LOOK)
+        return sigma * math.sqrt(even_bins(kind, learn.low, learn.high, chosen.FINE_CELLS).cells) / chosen.USEFUL
+    return sigma * math.sqrt((len(far_points(kind, learn)) - 1) / chosen.LOOK) / chosen.USEFUL
 
 
 def remarks(plan: Plan) -> tuple[str, ...]:
