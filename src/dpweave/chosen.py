@@ -22,7 +22,7 @@ DOMAINS_SHARE = 0.1
 """Part of epsilon's and of delta's budget for learning domains, where a plan does not say."""
 
 COUNTING = 0.05
-"""Part of a budget for plain numbers of rows or links: one count needs little."""
+"""Part of a budget for plain numbers of rows or links, and weight of one next to a column: one count needs little."""
 
 TABLES_SHARE = 0.4
 """Part of the budget for tables, where a plan does not say. Links get what domains and sizes leave."""
@@ -35,9 +35,6 @@ SINGLES = 0.2
 
 SINGLES_ON_TOP = 0.4
 """The same for columns that are added to rows from elsewhere: fewer pairs are asked of them."""
-
-COUNT_WEIGHT = 0.2
-"""Budget of the number of rows, relative to that of one column: one count needs little."""
 
 FIRST_COUNT = 0.125
 """Part of a budget for first counts, around which others are centred, or which show where others are needed. With a
@@ -65,9 +62,6 @@ degrees explain, for one more group."""
 
 # -- What is taken for granted before counts are seen ------------------------------------------------------------------
 
-SELECTIVE_VARIANCE = 0.25
-"""The same for a column that may decide who is linked to: fathers by age, films by genre."""
-
 FIRST_ORDER = 0.05**2
 """Prior variance of a log-odds coefficient of one column: links depend on a column by some five percent."""
 
@@ -75,15 +69,13 @@ DECAY = 0.25
 """Each further column in a component has this part of the variance: it halves the typical size."""
 
 STRONG = 0.01
-"""Part of the components that are strong. Their prior variance is larger by one over this."""
+"""Part of the components that are strong. Their prior variance is larger by one over this, as is that of a column which
+may decide who is linked to: fathers by age, films by genre."""
 
-MEMBER_DOUBT = 3.0
-"""Spread of the log variance of a component within its order, and of the order's around the prior's. A few are strong,
-most are next to nothing. With 2 for orders the mean error of eight copies is the same (52.7, 0.07 ± 0.05 less)."""
-
-LINES_DOUBT = 1.5
-"""Spread of the log variance of linear effects around that of their order, and of one around the others. With 2.1 the
-mean error of eight copies is the same (52.7, 0.04 ± 0.11 more)."""
+VARIANCES_DOUBT = 2.0
+"""Spread of the log variance of a component or a linear effect within its order, and of the order's around what is
+expected: few are strong, most next to nothing. With 3 for components and 1.5 for linear effects the mean error of eight
+copies is the same (``benchmarks/chosen.py``: 52.7, 0.09 ± 0.09 more)."""
 
 DOUBT = 0.1
 """Relative error of what is taken as known before counts show it: links, rows that a model predicts, how many lead on,
@@ -112,16 +104,14 @@ TASTE = 0.5
 """Relative standard deviation of a unit's own share of a code or cell around that of all."""
 
 LENGTHS = 0.3
-"""How much units differ in what clipping leaves of them: standard deviation of the log of their lengths."""
+"""How much units differ in the length of their vectors: standard deviation of the log. Clips leave room for half of one
+more than is expected."""
 
 DIFFERENT = 0.2
 """By which part of their counts units that are scaled down may differ from all others: who has more rows has others."""
 
 LARGEST_CLIP = 3.0
 """Clips at most, in units of the length of a large unit's vector."""
-
-ROOM = 1.15
-"""How much longer than expected a unit's vector may be before it is scaled down, since units differ in taste."""
 
 KEPT = 0.3
 """Length of the code of all rows in a centred unit sum, relative to all others: enough to be seen, and next to nothing
@@ -189,15 +179,8 @@ CLEAR = 0.6
 FINE_CELLS = 128
 """Cells of the histogram of a learned range, about. Whole numbers up to a hundred are kept apart one by one."""
 
-NARROW = 2
-"""Rows that lie in so many cells, or fewer, are looked at more closely. They may lie across one edge: 1 is too few."""
-
 PIECES = 16
 """Cells of a closer look at most. Range: 8 to 32."""
-
-CLOSER = 3
-"""A closer look leaves cells out where the others are at most one in this many. What is left out may hold rows, so it
-must gain something."""
 
 GROUPS = 6
 """Groups of degrees that a table model keeps apart."""

@@ -151,7 +151,7 @@ def relation_priority(
                 cells=_typical(right.values()),
                 moved=moved(plan, relation.view, (next(iter(right)),), way=way),
                 rows=rows,
-                variance=chosen.SELECTIVE_VARIANCE,
+                variance=chosen.FIRST_ORDER / chosen.STRONG,
             )
         )
     if favoured:

@@ -49,6 +49,8 @@ def prior_variances(stage: Stage) -> dict[Workload, PriorVariance]:
     independence.
     """
     logs = np.log(GRID)
+    member = np.exp(-0.5 * ((logs[:, None] - logs) / chosen.VARIANCES_DOUBT) ** 2)
+    member /= member.sum(axis=1, keepdims=True)
     orders: dict[tuple[int, int], dict[bool, dict[Workload, FloatArray]]] = {}
     for beyond in stage.residuals():
         t, lines = beyond.component, stage.lines(beyond.component)
@@ -59,9 +61,8 @@ def prior_variances(stage: Stage) -> dict[Workload, PriorVariance]:
             found[linear][t] = coefficients(beyond, margins, lines, linear=linear).likelihood(strength)
     out: dict[bool, dict[Workload, float]] = {True: {}, False: {}}
     for found in orders.values():
-        typical = np.exp(-0.5 * (logs / chosen.MEMBER_DOUBT) ** 2)
-        for linear, doubt in ((False, chosen.MEMBER_DOUBT), (True, chosen.LINES_DOUBT)):
-            member = _around(logs, doubt)
+        typical = np.exp(-0.5 * (logs / chosen.VARIANCES_DOUBT) ** 2)
+        for linear in (False, True):
             posterior = np.log(typical)
             for likelihood in found[linear].values():
                 posterior = posterior + np.log(member @ np.exp(likelihood) + 1e-300)
@@ -71,14 +72,8 @@ def prior_variances(stage: Stage) -> dict[Workload, PriorVariance]:
                 own = member * np.exp(likelihood) + 1e-300
                 weight = order @ (own / own.sum(axis=1, keepdims=True))
                 out[linear][t] = default_variance(t, stage.links) * float(np.exp(weight @ logs))
-            typical = order @ _around(logs, chosen.LINES_DOUBT)  # of linear effects, before they are looked at
+            typical = order @ member  # of linear effects, before they are looked at
     return {t: PriorVariance(out[True].get(t, variance), variance) for t, variance in out[False].items()}
-
-
-def _around(logs: FloatArray, doubt: float) -> FloatArray:
-    """Probabilities of a log variance around each of the grid, in rows."""
-    weight = np.exp(-0.5 * ((logs[:, None] - logs) / doubt) ** 2)
-    return np.asarray(weight / weight.sum(axis=1, keepdims=True))
 
 
 class Coefficients(NamedTuple):

@@ -221,7 +221,7 @@ class Asking(Session):
         weights = [1.0] * len(cliques)
         if self._rows is None or not cliques:
             cliques.append(())
-            weights.append(chosen.COUNT_WEIGHT)
+            weights.append(chosen.COUNTING)
         for noisy in self.window.measure(cliques, rho=rho, weights=weights):
             self.add(noisy)
 

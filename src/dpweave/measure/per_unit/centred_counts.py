@@ -133,9 +133,9 @@ def clip_for(rows: float, alike: float, doubt: float = 0.0, *, kept: float = cho
     """Clip of a centred unit sum, for a unit with so many ``rows``; see :class:`Centre`.
 
     >>> round(clip_for(100.0, 0.25), 1)
-    31.8
+    32.1
     """
-    return chosen.ROOM * math.hypot(1.0, kept) * _length(rows, alike, doubt)
+    return math.exp(chosen.LENGTHS / 2) * math.hypot(1.0, kept) * _length(rows, alike, doubt)
 
 
 def _length(rows: float, alike: float, doubt: float) -> float:

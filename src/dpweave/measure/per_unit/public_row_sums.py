@@ -189,7 +189,8 @@ class PublicRowSums:
             scales, centres = {(): d / (chosen.KEPT * length), **scales}, (0.0, *shares.values())
             length *= math.hypot(1.0, chosen.KEPT)
         longest = self.units.rows * math.sqrt(sum(1 / scales[c] ** 2 for c in scales if c in seen or not c))
-        return Question(columns, tuple(scales), tuple(scales.values()), min(chosen.ROOM * length, longest), centres)
+        clip = min(math.exp(chosen.LENGTHS / 2) * length, longest)
+        return Question(columns, tuple(scales), tuple(scales.values()), clip, centres)
 
     def _square(self, share: float, rows: float, alike: float) -> float:
         """Expected square of what so many ``rows`` of a unit have of a code, which a ``share`` of links has."""
@@ -215,7 +216,7 @@ class PublicRowSums:
             return question
         noise = sum(w * s for w, s, _ in coded) / math.sqrt(math.pi * rho)
         count = links * sum(w * p for w, _, p in coded)
-        expected = question.clip / chosen.ROOM
+        expected = question.clip / math.exp(chosen.LENGTHS / 2)
         clip = min(np.geomspace(1, 4, 60) * expected, key=lambda c: c * noise + count * _lost(c / expected))
         longest = self.units.rows * math.sqrt(sum(1 / s**2 for s in question.scales))
         return replace(question, clip=min(max(question.clip, float(clip)), max(question.clip, longest)))

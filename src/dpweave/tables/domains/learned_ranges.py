@@ -42,6 +42,10 @@ YEARS = (1, 1000, 1500, 1600, *range(1700, 1900, 10), *range(1900, 2101), 9999)
 FAR_YEARS = (1, 1700, 1800, 1860, *range(1900, 2041, 20), 2100, 9999)
 FAR_POWERS, FAR_BELOW = (*range(0, 33, 4), 48, 60), (60, 32, 16, 8)
 """Exponents of 2 of the first look at numbers, above 0 and below. Cells are wide where rows are seldom."""
+NARROW = 2
+"""Rows that lie in so many cells, or fewer, are looked at more closely: they may lie across one edge. A closer look in
+one cell more would leave out one at most, and gains where it leaves out as many times what it keeps.
+"""
 USUAL_YEARS, USUAL_NUMBERS = (1950, 2030), (0, 100)
 """Where nothing is known, dates and numbers of a copy lie here. Any plain range would
 do, since the reader is told that it means nothing.
@@ -139,16 +143,16 @@ def learn_bins(kind: Type, learn: Learn, measure: Measure, *, rho: float) -> Bin
 
 def _closer(kind: Type, learn: Learn, look: Look, ask: Ask, rho: float) -> Look:
     """Look closer while rows lie in one or two cells, then count them in fine cells; spends ``rho``."""
-    while len(look.counts) <= chosen.NARROW and _values(kind, look.points) > chosen.FINE_CELLS:
+    while len(look.counts) <= NARROW and _values(kind, look.points) > chosen.FINE_CELLS:
         share, left = split(rho, [chosen.LOOK, 1 - chosen.LOOK])
         # As many cells as let noise hide at most the part chosen.USEFUL of the rows.
         cells = int((chosen.USEFUL * look.total / look.sigma) ** 2 * (1 - chosen.LOOK))
         points = closer_points(kind, learn, look.points, cells=min(cells, chosen.PIECES))
-        if len(points) - 1 <= chosen.CLOSER:
+        if len(points) - 1 <= (NARROW + 1):
             break
         closer, rho = ask(points, share), left
         found = closer.between(*(body(closer) or (0, len(points) - 2)))
-        gains = chosen.CLOSER * len(found.counts) <= len(closer.counts) and not look.stands_out_beside(found)
+        gains = (NARROW + 1) * len(found.counts) <= len(closer.counts) and not look.stands_out_beside(found)
         look = found if gains else closer
     return ask(fine_points(kind, learn, look.points), rho).agreed(look)
 
