@@ -48,9 +48,10 @@ bench: $(VENV)/.dev
 mutants: $(VENV)/.dev
 	$(BIN)/python -m tests.mutants
 
-# Kill fits at every durable step and at some 1,000 random ones; each must go on to the same model.
+# Kill 2,000 processes over all that writes; whoever goes on must end as if nobody had been killed.
 faults: $(VENV)/.dev
-	DPWEAVE_FAULTS=200 $(BIN)/pytest -n 2 tests/faults tests/budget/test_kept_answers.py
+	$(BIN)/python -m tests.faults --kills 2000
+	$(BIN)/pytest -n 2 tests/faults tests/budget/test_kept_answers.py
 
 # Try 100,000 broken plans, models, ledgers, answers and schemas; fails on any error that is not ours.
 fuzz: $(VENV)/.dev

@@ -22,6 +22,7 @@ import pytest
 
 import dpweave as dw
 from dpweave.budget.spending import read
+from dpweave.engines.file_locks import Held
 from dpweave.engines.staging import require_writable, staged
 from dpweave.engines.writing import require_free
 from dpweave.errors import ModelFileError, TargetError
@@ -102,7 +103,7 @@ def test_no_permission_is_found_before_anything_is_spent(call, clinic, tmp_path,
     def denied(*_, **__):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(tempfile, "mkdtemp", denied)  # as root, nothing is denied
+    monkeypatch.setattr(Held, "take", denied)  # as root, nothing is denied
     refused_for_free(call, command(clinic, "fit", tmp_path / "m.dpw"), tmp_path / "l.jsonl", "Permission denied")
 
 
@@ -283,11 +284,11 @@ def test_what_a_dead_writer_left_goes_and_what_a_living_one_needs_stays(tmp_path
     target = tmp_path / "a[*].db"
     dead, living = writer(target, "writing"), writer(target, "writing")
     kill(dead)
-    assert len(list(tmp_path.iterdir())) == 2
+    assert len(list(tmp_path.glob(".*.part"))) == 2
     with staged(target) as draft:
         draft.write_text("whole")
     assert target.read_text() == "whole"
-    assert len(list(tmp_path.iterdir())) == 2  # the living one's
+    assert len(list(tmp_path.iterdir())) == 3  # the living one's folder and lock
     kill(living)
     require_writable(target)
     assert [p.name for p in tmp_path.iterdir()] == ["a[*].db"]

@@ -1,35 +1,27 @@
-"""Fits that are killed, and go on.
+"""Fits that are killed at every durable step, or run out of room, and go on.
 
 Run as a program of its own, so that every attempt is a fork of a process that has imported all and opened nothing.
-A kill comes at an ``fsync``, the only place where something becomes durable: either just after it, or before it with
-the last write torn in half, as a crash of the machine may leave it.
 """
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
-import random
 import resource
 import signal
 import sys
-import traceback
 from pathlib import Path
 
 import dpweave as dw
-import dpweave.engines.duckdb.source
-import dpweave.fitting.fit
-import dpweave.model.model
 from dpweave.budget.spending import read
 from dpweave.errors import DpweaveError
+from tests.faults.dying import AFTER, TORN, Death, forked, warm
 
 EPSILON, DELTA, SEED = 3.0, 1e-5, 5
-TORN, AFTER = "torn", "after"
 
 
-def fit(folder: Path, *, resume: bool) -> None:
-    """Fit the folder's source and save the model."""
+def fit(folder: Path) -> None:
+    """Fit the folder's source, or go on, and save the model."""
     model = dw.fit(
         folder / "shop.duckdb",
         dw.Plan.load(folder / "plan.toml"),
@@ -37,55 +29,16 @@ def fit(folder: Path, *, resume: bool) -> None:
         delta=DELTA,
         ledger=folder / "ledger.jsonl",
         insecure_seed=SEED,
-        resume=resume,
+        resume=any(b"\n" in path.read_bytes() for path in folder.glob("*.answers")),
     )
     model.save(folder / "model.dpw")
 
 
-def attempt(folder: Path, step: int, kind: str) -> bool:
-    """Let a process fit, or go on, and kill it at its ``step``-th fsync; say whether it got to its end."""
-    resume = any(b"\n" in path.read_bytes() for path in folder.glob("*.answers"))
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            _die_at(step, kind)
-            fit(folder, resume=resume)
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(code)
-    _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
-        return False
-    assert os.WEXITSTATUS(status) == 0, f"attempt at step {step} ({kind}) failed"
-    return True
-
-
-def _die_at(step: int, kind: str) -> None:
-    real, seen = os.fsync, [0]
-    sizes: dict[int, int] = {}
-
-    def fsync(file: int) -> None:
-        seen[0] += 1
-        if seen[0] == step and kind == TORN:
-            size, node = os.fstat(file).st_size, os.fstat(file).st_ino
-            if Path(f"/proc/self/fd/{file}").is_file():
-                os.ftruncate(file, (size + sizes.get(node, _known(file))) // 2)
-            os.kill(os.getpid(), signal.SIGKILL)
-        real(file)
-        sizes[os.fstat(file).st_ino] = os.fstat(file).st_size
-        if seen[0] == step:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    os.fsync = fsync
-
-
-def _known(file: int) -> int:
-    """Where the last line of a file begins: what came before it was durable already."""
-    content = Path(f"/proc/self/fd/{file}").read_bytes()
-    return content[:-1].rfind(b"\n") + 1
+def attempt(folder: Path, death: Death | None = None) -> bool:
+    """Let a process fit, or go on, and die; say whether it got to its end."""
+    fate = forked(lambda: fit(folder), folder, death)
+    warm(fate)
+    return not fate.died
 
 
 def short_of_room(folder: Path, most: int) -> bool:
@@ -93,25 +46,22 @@ def short_of_room(folder: Path, most: int) -> bool:
 
     A write that goes beyond is cut off there, as on a full disk. What the process says of it must be ours.
     """
-    resume = any(b"\n" in path.read_bytes() for path in folder.glob("*.answers"))
-    child = os.fork()
-    if child == 0:
-        code = 1
+    failed = folder / "failed"
+
+    def squeezed() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
         try:
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
-            fit(folder, resume=resume)
-            code = 0
+            fit(folder)
         except DpweaveError as error:
-            code = 2 if str(folder) in str(error) else 1
-            print(error, file=sys.stderr)
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(code)
-    _, status = os.waitpid(child, 0)
-    assert os.WEXITSTATUS(status) in (0, 2), f"an attempt with {most} bytes failed"
-    return os.WEXITSTATUS(status) == 0
+            if str(folder) not in str(error):
+                raise
+            failed.touch()
+
+    forked(squeezed, folder)
+    done = not failed.exists()
+    failed.unlink(missing_ok=True)
+    return done
 
 
 def filling_up(folder: Path) -> int:
@@ -155,12 +105,12 @@ def every_step(folder: Path) -> int:
     while (now := _answers(folder)) > known:
         for step in (1, 2, 3, 4) if known < 0 else (2, 3):
             for kind in (TORN, AFTER):
-                if attempt(folder, step, kind):
+                if attempt(folder, Death(kind, step)):
                     return kills
                 kills += 1
                 require_sound(folder)
         known = now
-    attempt(folder, 0, AFTER)
+    attempt(folder)
     return kills
 
 
@@ -168,31 +118,12 @@ def _answers(folder: Path) -> int:
     return sum(path.read_bytes().count(b"\n") for path in folder.glob("*.answers"))
 
 
-def at_random(folder: Path, rng: random.Random, most: int) -> int:
-    """Kill at random steps until a process gets to the end, at most so often. Returns the kills."""
-    for kills in range(most):
-        if attempt(folder, rng.randint(1, 12), rng.choice((TORN, AFTER))):
-            return kills
-        require_sound(folder)
-    attempt(folder, 0, AFTER)
-    return most
-
-
-def _warm() -> None:
-    """Import what a fit imports on its way, so that every fork has it."""
-    for name in ("duckdb", "pandas", "ibis.backends.duckdb", "scipy.optimize", "scipy.sparse.csgraph", "tomlkit"):
-        importlib.import_module(name)
-
-
 if __name__ == "__main__":
-    _warm()
     place = Path(sys.argv[2])
-    if sys.argv[1] == "every":
-        print(every_step(place))
-    elif sys.argv[1] == "room":
-        print(filling_up(place))
-    elif sys.argv[1] == "whole":
-        assert attempt(place, 0, AFTER)
+    if sys.argv[1] == "whole":
+        assert attempt(place)
         print(0)
     else:
-        print(at_random(place, random.Random(int(sys.argv[3])), 20))
+        print({"every": every_step, "room": filling_up}[sys.argv[1]](place))
+    sys.stdout.flush()
+    os._exit(0)  # DuckDB, imported and never used, complains as it goes

@@ -46,9 +46,13 @@ def shop(tmp_path_factory) -> Path:
 
 
 def run(*args: object) -> int:
+    return int(run_module("tests.faults.kills", *args))
+
+
+def run_module(*args: object) -> str:
     # Another hash seed in every process: what is learned may not hang on the order of sets.
     done = subprocess.run(
-        [sys.executable, "-m", "tests.faults.kills", *map(str, args)],
+        [sys.executable, "-m", *map(str, args)],
         capture_output=True,
         text=True,
         check=False,
@@ -57,7 +61,7 @@ def run(*args: object) -> int:
         cwd=Path(__file__).parents[2],
     )
     assert done.returncode == 0, done.stderr
-    return int(done.stdout)
+    return done.stdout
 
 
 def content(folder: Path) -> tuple[dict[str, bytes], dict]:
@@ -95,11 +99,14 @@ def test_a_fit_that_is_killed_at_every_durable_step_ends_as_if_nothing_had_happe
     assert left == ["ledger.jsonl", "ledger.jsonl.lock", "model.dpw", "plan.toml", "shop.duckdb"]
 
 
-@pytest.mark.parametrize("seed", range(1, 1 + int(os.environ.get("DPWEAVE_FAULTS", "1"))))
-def test_kills_at_random_times(shop, again, seed):
-    died = run("random", again, seed)
-    assert died > 2 or seed > 1  # chance may let others through at once
-    assert content(again)[0] == content(shop)[0]
+@pytest.mark.parametrize("seed", [1, 2])
+def test_whatever_is_killed_and_whenever_it_ends_as_if_nothing_had_happened(tmp_path, seed):
+    """200 kills over everything that writes; ``make faults`` kills 2,000 (docs/faults.md)."""
+    counts = tmp_path / "counts"
+    run_module("tests.faults", "--kills", 100, "--seed", seed, "--counts", counts)
+    lines = [json.loads(line) for line in counts.read_text().splitlines()]
+    assert sum(n for line in lines for *_, n in line["kills"]) >= 100
+    assert sum(n for line in lines for n in line["ends"].values()) >= 10
 
 
 def test_a_disk_that_fills_up_loses_nothing_and_leaves_no_half(shop, again):

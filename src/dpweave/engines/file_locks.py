@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,7 +20,9 @@ class Held:
         self._lock = FileLock(self.path, timeout=0, thread_local=False)
 
     def take(self) -> bool:
-        """Hold it, unless another process does or has just removed it."""
+        """Hold it, unless another process does or has just removed it. A folder that is not there is not made."""
+        if not self.path.parent.is_dir():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.path.parent))
         try:
             self._lock.acquire()
         except Timeout:

@@ -1,14 +1,15 @@
 """All or nothing on a file system: write beside the target, rename at the end.
 
-What is being written lies in a hidden folder of its own beside its target, ``.NAME.XXXXXXXX.part``: a file ``lock``
-that is held as long as the writer lives, the draft in ``new``, and in ``old`` a folder that the draft is about to
-replace. Whoever writes there next removes what dead writers left, and puts back a folder that one had moved aside and
-not yet replaced.
+What is being written lies in a hidden folder of its own beside its target, ``.NAME.XXXXXXXX.part``: the draft in
+``new``, and in ``old`` a folder that the draft is about to replace. A file ``.NAME.XXXXXXXX.lock`` is held as long as
+the writer lives; it is there before the folder and goes after it. Whoever writes there next removes what dead writers
+left, and puts back a folder that one had moved aside and not yet replaced.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import tempfile
 from contextlib import contextmanager, suppress
@@ -85,17 +86,24 @@ def workplace(folder: Path | None, *, prefix: str) -> Iterator[Path]:
 
 
 def _made(folder: Path, prefix: str) -> tuple[Path, Held]:
-    while True:  # a sweeper may come between making and holding it
-        place = Path(tempfile.mkdtemp(prefix=prefix, suffix=".part", dir=folder))
-        held = Held(place / "lock")
-        if held.take():
-            return place, held
+    while True:
+        place = folder / f"{prefix}{secrets.token_hex(4)}.part"
+        held = Held(place.with_suffix(".lock"))
+        if held.take():  # else a sweeper had it before it was held
+            break
+    try:
+        place.mkdir(mode=0o700)
+    except OSError:
+        held.drop()
+        raise
+    return place, held
 
 
 def _sweep(folder: Path, prefix: str) -> None:
-    for place in folder.glob(f"{escape(prefix)}????????.part"):
+    for lock in folder.glob(f"{escape(prefix)}????????.lock"):
         with suppress(OSError):  # somebody else's
-            if (place / "lock").exists() and (held := Held(place / "lock")).take():
+            if (held := Held(lock)).take():
+                place = lock.with_suffix(".part")
                 for old in (place / "old").glob("*"):
                     if not (folder / old.name).exists():
                         old.rename(folder / old.name)
