@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpweave.privacy.window import Candidate, Columns, NoisyMarginal, NoisyUnitSum, Units, UnitSum
+from dpweave.privacy.window import Among, Candidate, Columns, NoisyMarginal, NoisyUnitSum, Units, UnitSum
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -144,7 +144,9 @@ class ArrayWindow:
             out.append(NoisyUnitSum(unit_sum, noisy * np.array(unit_sum.scales), float(sigma)))
         return tuple(out)
 
-    def select(self, candidates: Sequence[Candidate], *, rho: float, count: int = 1) -> tuple[int, ...]:
+    def select(
+        self, candidates: Sequence[Candidate], *, rho: float, count: int = 1, among: Among | None = None
+    ) -> tuple[int, ...]:
         self._ask("select", tuple(c.columns for c in candidates), rho)
         if not 1 <= count <= len(candidates):
             raise ValueError(f"{count} of {len(candidates)} candidates")
@@ -153,7 +155,11 @@ class ArrayWindow:
         scores = weights * np.array([self._distance(c) for c in candidates]) - penalties
         scale = self._l1 * weights.max() / np.sqrt(2 * rho / count)
         noisy = scores + self._random.gumbel(scale=scale, size=scores.size)
-        return tuple(int(i) for i in np.argsort(-noisy)[:count])
+        drawn: list[int] = []  # Gumbel noise that is drawn once has the law of drawing again and again
+        for _ in range(count):
+            left = set(range(len(candidates)) if among is None else among(drawn)).difference(drawn)
+            drawn.append(max(left, key=lambda i: noisy[i]))
+        return tuple(drawn)
 
     def _noise(self, sigma: float, columns: Columns) -> IntArray:
         return discrete_gaussian(sigma, self.exact(columns).shape, self._random)

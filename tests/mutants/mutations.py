@@ -1157,6 +1157,12 @@ MUTATIONS = (
         "if False:",
         "scoring fails, or not, after the charge",
     ),
+    _selection(
+        "earlier draws forgotten",
+        "else among(tuple(drawn))",
+        "else among(())",
+        "a choice does not know what was chosen before it",
+    ),
     # -- accounting ------------------------------------------------------------------------------------------------
     _accounting(
         "conversion",

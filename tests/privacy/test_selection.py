@@ -142,6 +142,26 @@ def test_select_gives_distinct_positions(noise) -> None:
     assert select([s * 1e6 for s in scores], count=3, scale=1.0, noise=noise) == (1, 3, 4)
 
 
+def test_select_draws_each_among_those_that_earlier_draws_leave() -> None:
+    """Draw i has the law of an exponential mechanism over what is left then; here the neighbours of a drawn one go."""
+    scores, scale, seen = [2.0, 1.0, 0.0, 1.5, 0.5], 1.0, []
+
+    def apart(drawn):
+        seen.append(tuple(drawn))
+        return [i for i in range(5) if all(abs(i - j) > 1 for j in drawn)]
+
+    noise, runs = InsecureNoise(0), 20_000
+    drawn = [select(scores, count=2, scale=scale, noise=noise, among=apart) for _ in range(runs)]
+    assert {len(s) for s in seen} == {0, 1}
+    assert {s for s in seen if s} == {(d[0],) for d in drawn}
+    mass = np.exp(np.array(scores) / scale)
+    for first in range(5):
+        left = [i for i in range(5) if abs(i - first) > 1]
+        for second in range(5):
+            law = mass[first] / mass.sum() * (mass[second] / mass[left].sum() if second in left else 0.0)
+            assert abs(drawn.count((first, second)) - runs * law) <= 5 * math.sqrt(runs * law)
+
+
 @pytest.mark.parametrize("count", [0, -1, 4])
 def test_select_refuses_impossible_counts(count: int) -> None:
     with pytest.raises(UsageError, match=f"{count} of 3 candidates"):

@@ -150,6 +150,44 @@ def test_mst_follows_the_workload() -> None:
     assert window.given["c", "d"] / window.given["b", "e"] == pytest.approx((1000 * 9 / 12) ** (2 / 3))
 
 
+def test_mst_asks_about_each_pair_a_few_times_however_many_columns() -> None:
+    """Pairs that are worth alike are all asked about at once, and a tree is drawn of them."""
+    rng = np.random.default_rng(0)
+    names = [f"c{i}" for i in range(30)]
+    codes = {c: rng.integers(0, 2, 500) for c in names}
+    window = ArrayWindow(codes, dict.fromkeys(names, 2), seed=0)
+    fit("mst", window, rho=1.0)
+    assert [len(call.cliques) for call in window.asked if call.verb == "select"] == [30 * 29 // 2]
+    assert len(window.asked[-1].cliques) == 29
+
+
+def test_mst_draws_the_heaviest_tree_without_noise() -> None:
+    """As Kruskal does, whether pairs are worth alike or not."""
+    rng = np.random.default_rng(0)
+    row, names = rng.normal(size=4000), "abcdefgh"
+    codes = {c: np.clip(row + rng.normal(scale=1 + i, size=4000) + 2, 0, 3).astype(int) for i, c in enumerate(names)}
+    for weights in (dict.fromkeys(combinations(names, 2), 1.0), {p: rng.random() ** 3 for p in combinations(names, 2)}):
+        window = ArrayWindow(codes, dict.fromkeys(names, 4), seed=0)
+        fit("mst", window, rho=1e9, structure=Structure(workload=weights))
+        single = {c: window.exact((c,)) / 4000 for c in names}
+        gap = {
+            (x, y): w * np.abs(window.exact((x, y)) - np.outer(single[x], single[y]) * 4000).sum()
+            for (x, y), w in weights.items()
+        }
+        group, tree = {c: c for c in names}, set()
+        for x, y in sorted(gap, key=lambda pair: -gap[pair]):
+            if group[x] != group[y]:
+                tree.add((x, y))
+                group = {c: group[y] if g == group[x] else g for c, g in group.items()}
+        assert set(window.asked[-1].cliques) == tree
+
+
+def test_mst_leaves_out_what_would_make_the_model_too_large() -> None:
+    window = ArrayWindow(*planted(), seed=0)
+    fit("mst", window, rho=1.0, structure=Structure(max_model_cells=30))
+    assert sum(window.shape[x] * window.shape[y] for x, y in window.asked[-1].cliques) <= 30
+
+
 def test_mst_joins_the_pair_that_the_workload_prefers() -> None:
     """a-b and a-c depend alike, b-c too: a tree leaves one out, and it is never the one of ten times the weight."""
     rng = np.random.default_rng(0)

@@ -63,7 +63,8 @@ class Source(ABC):
         self._declared: Database | None = None
         self._prefix = f"{TEMPORARY}{secrets.token_hex(4)}_"  # two sources may share a connection
         self._temporary: list[str] = []
-        self._numbered: dict[str, ibis.Table] = {}
+        self._numbered: dict[tuple[str, str | None], ibis.Table] = {}
+        self._raw_numbered: dict[str, ibis.Table | None] = {}
 
     @property
     @final
@@ -104,6 +105,7 @@ class Source(ABC):
                     )
         self._declared = database
         self._numbered.clear()
+        self._raw_numbered.clear()
 
     @final
     def require_tables(self, names: Iterable[str]) -> None:
@@ -144,25 +146,33 @@ class Source(ABC):
         return self._expression(name, verbatim=None)
 
     @final
-    def numbered(self, name: str) -> ibis.Table:
+    def numbered(self, name: str, *, alone: str | None = None) -> ibis.Table:
         """Return :meth:`table` with a column :data:`ROW`: a whole number for each row, from 0 with few gaps.
 
         The numbers are the same in every query. They are the engine's own where it has some; otherwise the table is
-        copied once into a temporary one, so this is for engines in this process.
+        copied once into a temporary one, so this is for engines in this process. ``alone`` names the one column that is
+        needed: queries of wide tables are slow to make.
         """
-        import ibis
+        if (name, alone) not in self._numbered:
+            raw = self._numbered_by_engine(name)
+            if raw is not None:
+                self._numbered[name, alone] = self._expression(name, verbatim=None, raw=raw, alone=alone)
+            elif alone is not None:
+                self._numbered[name, alone] = self.numbered(name).select(alone, ROW)
+            else:
+                import ibis
 
-        if name not in self._numbered:
+                numbers = {ROW: ibis.row_number().cast("int64")}
+                self._numbered[name, None] = self.materialise(self.table(name).mutate(**numbers))
+        return self._numbered[name, alone]
+
+    def _numbered_by_engine(self, name: str) -> ibis.Table | None:
+        if name not in self._raw_numbered:
             taken = next((c for c in self._shown(name).column if c.lower() == ROW), None)
             if taken is not None:
                 raise SourceError(f"column {taken!r} of {name!r} has a name that is ours; rename it")
-            raw = self._raw_with_numbers(self._stored(name))
-            if raw is None:
-                numbers = {ROW: ibis.row_number().cast("int64")}
-                self._numbered[name] = self.materialise(self.table(name).mutate(**numbers))
-            else:
-                self._numbered[name] = self._expression(name, verbatim=None, raw=raw)
-        return self._numbered[name]
+            self._raw_numbered[name] = self._raw_with_numbers(self._stored(name))
+        return self._raw_numbered[name]
 
     @final
     def fetch(self, expression: ibis.Expr) -> pa.Table:
@@ -262,8 +272,17 @@ class Source(ABC):
             schema = arrow_of_ibis(expression.as_table().schema())
             return self._run(query, schema), schema
 
-    def _expression(self, name: str, *, verbatim: frozenset[str] | None, raw: ibis.Table | None = None) -> ibis.Table:
-        """Select a table's columns; those in ``verbatim`` (by default the keys) come without a check of each value."""
+    def _expression(
+        self,
+        name: str,
+        *,
+        verbatim: frozenset[str] | None,
+        raw: ibis.Table | None = None,
+        alone: str | None = None,
+    ) -> ibis.Table:
+        """Select a table's columns, or the one that is asked for ``alone``; those in ``verbatim`` (by default the keys)
+        come without a check of each value.
+        """
         stored, declared = self._stored(name), self._shown(name)
         self._require_readable(stored)
         numbers = {} if raw is None else {ROW: raw[ROW]}
@@ -272,6 +291,7 @@ class Source(ABC):
         typed = {
             c.name: self._typed(raw[c.name], stored.column[c.name].type, c.type, verbatim=c.name in plain)
             for c in declared.columns
+            if alone in (None, c.name)
         }
         return raw.select(*(value.name(c) for c, value in (typed | numbers).items()))  # a column may be called "self"
 

@@ -337,14 +337,16 @@ class Bounding:
     def _c(table: Table, column: str) -> str:
         return f"c{[c.name for c in table.columns].index(column)}"
 
-    def raw(self, name: str) -> Any:
+    def raw(self, name: str, *, alone: str | None = None) -> Any:
         """All rows of a table as the plan reads them, bounded by nothing; with ``rid``
-        where the engine numbers them.
+        where the engine numbers them. Of their columns, one ``alone`` or all.
         """
         table = self.promise.database[name]
-        raw = self.source.numbered(name) if self._numbered else self.source.table(name)
+        alone = alone if alone in table.column else None
+        raw = self.source.numbered(name, alone=alone) if self._numbered else self.source.table(name)
         rid = {"rid": raw[ROW]} if self._numbered else {}
-        return raw.select(**rid, **{self._c(table, c.name): raw[c.name] for c in table.columns})
+        names = table.column if alone is None else (alone,)
+        return raw.select(**rid, **{self._c(table, c): raw[c] for c in names})
 
     def _order_columns(self, table: Table) -> list[str]:
         """Columns that identify a row, but for others that agree on all of them."""

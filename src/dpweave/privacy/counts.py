@@ -236,7 +236,7 @@ class Counts:
         """Codes of a column for every raw row; a row that was left out has no position, so its code is never seen."""
 
         def make() -> Codes:
-            rows, code = self._coded(self._bounding.raw(table), table, column)
+            rows, code = self._coded(self._bounding.raw(table, alone=column), table, column)
             if parse_newcomer(column):
                 return self._fetch(rows, code.fill_null(NOBODY), np.full(self._length(table), NOBODY, dtype=np.uint32))
             small = np.min_scalar_type(max(self._codecs[table, column].size - 1, 0))

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from dpweave.privacy.noise import NoiseSource
     from dpweave.privacy.promise import Promise
     from dpweave.privacy.release import Answers
+    from dpweave.privacy.window import Among
     from dpweave.schema.domain import Scalar
 
 
@@ -306,9 +307,18 @@ class Curator:
         return checked(unit_sum, {name: self._counts.codec(view, name).size for name in view.attribute})
 
     def select(
-        self, view: View, candidates: Sequence[Candidate], *, what: str, rho: float, count: int = 1
+        self,
+        view: View,
+        candidates: Sequence[Candidate],
+        *,
+        what: str,
+        rho: float,
+        count: int = 1,
+        among: Among | None = None,
     ) -> tuple[int, ...]:
         r"""Positions of ``count`` distinct candidates, drawn by exact noisy max one after the other.
+
+        Each is drawn from those that ``among`` says, given the ones before it; without it, from all.
 
         Formal guarantees:
           - Sensitivity: a score moves by at most weight times the L1 sensitivity of its marginal, up or down.
@@ -341,7 +351,7 @@ class Curator:
         def read() -> Answer:
             counts = self._counts.marginals(view, [c.columns for c in candidates])  # private from here ...
             scores = [selection.score(x, c) for x, c in zip(counts, candidates, strict=True)]
-            drawn = selection.select(scores, count=count, scale=scale, noise=self._noise)  # ... to here
+            drawn = selection.select(scores, count=count, scale=scale, noise=self._noise, among=among)  # ... to here
             return Answer((np.array(drawn, dtype=np.int64),))
 
         (drawn,) = self._ask(Question(asked, view, tuple(candidates)), Cost(pay, {}), read).counts
@@ -466,6 +476,8 @@ class CuratorWindow:
         """See :meth:`Curator.measure_moments`."""
         return self._curator.measure_moments(self.view, moments, what=self.name, rho=rho)
 
-    def select(self, candidates: Sequence[Candidate], *, rho: float, count: int = 1) -> tuple[int, ...]:
+    def select(
+        self, candidates: Sequence[Candidate], *, rho: float, count: int = 1, among: Among | None = None
+    ) -> tuple[int, ...]:
         """See :meth:`Curator.select`."""
-        return self._curator.select(self.view, candidates, what=self.name, rho=rho, count=count)
+        return self._curator.select(self.view, candidates, what=self.name, rho=rho, count=count, among=among)

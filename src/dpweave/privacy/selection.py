@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from dpweave.arrays import IntArray
     from dpweave.privacy.noise import NoiseSource
-    from dpweave.privacy.window import Candidate
+    from dpweave.privacy.window import Among, Candidate
 
 GRID = 1024
 """Weights and penalties are multiples of 1/GRID."""
@@ -79,16 +79,23 @@ def sensitivity(candidates: Sequence[Candidate], l1: Sequence[float]) -> float:
     return round_up(max(w * Fraction(bound) for w, bound in zip(weights, bounds, strict=True)))
 
 
-def select(scores: Sequence[float], *, count: int, scale: float, noise: NoiseSource) -> tuple[int, ...]:
+def select(
+    scores: Sequence[float], *, count: int, scale: float, noise: NoiseSource, among: Among | None = None
+) -> tuple[int, ...]:
     r"""Draw ``count`` distinct positions, one after the other, each with :math:`P(i) \propto e^{\text{score}_i/s}`.
 
-    What was drawn is taken out before the next draw (peeling), so each draw is an exponential mechanism over a set
-    that earlier draws made public, and the costs add up (paper, ``alg::exponential``).
+    What was drawn is taken out before the next draw (peeling), and so is what ``among`` leaves out given that. So each
+    draw is an exponential mechanism over a set that earlier draws made public, its scores move by no more than those of
+    all candidates, and the costs add up (paper, ``alg::exponential``). An error of ``among`` depends on draws alone.
     """
     if not 1 <= count <= len(scores):
         raise UsageError(f"{count} of {len(scores)} candidates were asked for; ask for 1 to {len(scores)}")
-    left = list(range(len(scores)))
-    return tuple(left.pop(noise.noisy_max([scores[i] for i in left], scale=scale)) for _ in range(count))
+    drawn: list[int] = []
+    for _ in range(count):
+        taken = set(drawn)
+        left = [i for i in (range(len(scores)) if among is None else among(tuple(drawn))) if i not in taken]
+        drawn.append(left[noise.noisy_max([scores[i] for i in left], scale=scale)])
+    return tuple(drawn)
 
 
 def _on_grid(value: float) -> int:

@@ -7,18 +7,21 @@ Table models and link learners import this module and never the Curator, its cou
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from dpweave.arrays import FloatArray, IntArray
 
 
 Columns = tuple[str, ...]
 """A clique: names of columns of one window, in the order of a count array's axes. ``()`` is the number of rows."""
+
+Among: TypeAlias = "Callable[[Sequence[int]], Iterable[int]]"
+"""From the candidates drawn so far, by their positions, to those of which the next one is drawn."""
 
 
 @dataclass(frozen=True)
@@ -255,6 +258,11 @@ class Window(Protocol):
         """
         ...
 
-    def select(self, candidates: Sequence[Candidate], *, rho: float, count: int = 1) -> tuple[int, ...]:
-        """Positions of ``count`` distinct candidates with large scores, for a zCDP cost of ``rho`` in all."""
+    def select(
+        self, candidates: Sequence[Candidate], *, rho: float, count: int = 1, among: Among | None = None
+    ) -> tuple[int, ...]:
+        """Positions of ``count`` distinct candidates with large scores, for a zCDP cost of ``rho`` in all.
+
+        Each is drawn from those that ``among`` says, given the ones drawn before it; without it, from all.
+        """
         ...

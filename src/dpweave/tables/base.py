@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from dpweave.arrays import FloatArray, IntArray
-    from dpweave.privacy.window import Candidate, Columns, NoisyMarginal, NoisyUnitSum, Units, UnitSum, Window
+    from dpweave.privacy.window import Among, Candidate, Columns, NoisyMarginal, NoisyUnitSum, Units, UnitSum, Window
 
 
 Table_co = TypeVar("Table_co", covariant=True)
@@ -304,9 +304,11 @@ class Recorder:
         """As the window behind it."""
         return self.window.measure_unit_sums(unit_sums, rho=rho, weights=weights)
 
-    def select(self, candidates: Sequence[Candidate], *, rho: float, count: int = 1) -> tuple[int, ...]:
+    def select(
+        self, candidates: Sequence[Candidate], *, rho: float, count: int = 1, among: Among | None = None
+    ) -> tuple[int, ...]:
         """As the window behind it."""
-        return self.window.select(candidates, rho=rho, count=count)
+        return self.window.select(candidates, rho=rho, count=count, among=among)
 
 
 @dataclass(frozen=True)

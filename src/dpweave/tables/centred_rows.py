@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from dpweave.arrays import FloatArray
     from dpweave.privacy.window import (
+        Among,
         Candidate,
         Columns,
         Noisy,
@@ -108,9 +109,11 @@ class CentredWindow:
         """As the window behind it."""
         return self.window.measure_unit_sums(unit_sums, rho=rho, weights=weights)
 
-    def select(self, candidates: Sequence[Candidate], *, rho: float, count: int = 1) -> tuple[int, ...]:
+    def select(
+        self, candidates: Sequence[Candidate], *, rho: float, count: int = 1, among: Among | None = None
+    ) -> tuple[int, ...]:
         """As the window behind it."""
-        return self.window.select(candidates, rho=rho, count=count)
+        return self.window.select(candidates, rho=rho, count=count, among=among)
 
 
 def composition(window: Window, columns: Sequence[str], *, rho: float) -> tuple[NoisyMarginal, ...]:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from dpweave import chosen
 from dpweave.errors import UsageError
 from dpweave.privacy.window import Candidate, Columns
@@ -14,8 +16,9 @@ from dpweave.tables.graphical.graphical_table import GraphicalTable, restore
 from dpweave.tables.session import Asking, graded, learned
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from dpweave.arrays import IntArray
     from dpweave.privacy.window import NoisyMarginal, Window
 
 MAX_PREDICTED = 1 << 24
@@ -97,25 +100,44 @@ class MST:
     ) -> dict[Columns, float]:
         """Edges that join what was not joined before, best first (Kruskal's algorithm
         with noisy choices), and their worth.
+
+        Noise goes by the most that a pair is worth. So one choice draws as many edges as can be made of pairs that are
+        worth at least half of that, and the next one goes by those that are left.
         """
         predicted = session.predictions(list(pairs))
         candidates = [Candidate(pair, predicted[pair], importance) for pair, importance in pairs.items()]
-        group = {column: i for i, column in enumerate(session.columns)}
-        joins = _joins(session.columns, pairs)
+        weight = np.array(list(pairs.values()))
+        ends = np.array([session.reduction.variables(pair) for pair in pairs])
+        fits = session.room(list(pairs))
+
+        def groups(edges: Sequence[int]) -> IntArray:
+            group = np.arange(len(session.columns))
+            for a, b in ends[list(edges)]:
+                group[group == group[a]] = group[b]
+            return group
+
+        def open_(edges: Sequence[int]) -> IntArray:
+            return np.flatnonzero(np.not_equal(*groups(edges)[ends.T]) & fits(edges))
+
+        joins = len(session.columns) - len(set(groups(range(len(pairs)))))
         each = self.selection * session.purse.rho / joins
-        edges: dict[Columns, float] = {}
-        while len(edges) < joins:
+        edges: list[int] = []
+        while (left := open_(edges)).size:
             progress("choosing pairs", 0.1 + 0.6 * len(edges) / joins)
-            fits = session.room(list(edges))
-            open_ = [c for c in candidates if group[c.columns[0]] != group[c.columns[1]] and fits(c.columns)]
-            if not open_:
-                break
-            position = session.window.select(open_, rho=session.purse.take(each))[0] if len(open_) > 1 else 0
-            a, b = open_[position].columns
-            edges[a, b] = pairs[a, b]
-            old, new = group[a], group[b]
-            group = {column: new if g == old else g for column, g in group.items()}
-        return edges
+            best = left[weight[left] >= weight[left].max() / 2]
+            count = len(set(groups(edges))) - len(set(groups([*edges, *best])))
+
+            def among(drawn: Sequence[int], held: Sequence[int] = (*edges,), left: IntArray = left) -> IntArray:
+                still = np.isin(left, open_([*held, *left[list(drawn)]]))
+                return np.flatnonzero(still if still.any() else np.ones_like(still))  # none: there is no more room
+
+            drawn: Sequence[int] = (0,)
+            if len(left) > 1:
+                options = [candidates[i] for i in left]
+                drawn = session.window.select(options, rho=session.purse.take(count * each), count=count, among=among)
+            for i in left[list(drawn)].tolist():
+                edges += [i] if i in open_(edges) else []
+        return {candidates[i].columns: float(weight[i]) for i in edges}
 
 
 def small_pairs(session: Asking) -> dict[Columns, float]:
@@ -141,16 +163,6 @@ def _importance(session: Asking) -> dict[Columns, float]:
         for pair in combinations(session.reduction.base(clique), 2):
             found[pair] = found.get(pair, 0.0) + weight
     return found
-
-
-def _joins(columns: Columns, pairs: Iterable[Columns]) -> int:
-    """How many edges a spanning forest over ``pairs`` has."""
-    group = {column: i for i, column in enumerate(columns)}
-    for a, b in pairs:
-        old, new = group[a], group[b]
-        if old != new:
-            group = {column: new if g == old else g for column, g in group.items()}
-    return len(columns) - len(set(group.values()))
 
 
 REGISTRATION = Registration(make=MST, restore=restore)

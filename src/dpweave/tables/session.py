@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from dpweave.arrays import FloatArray
     from dpweave.privacy.window import Columns, NoisyMarginal, Window
+    from dpweave.tables.base import BoolArray
     from dpweave.tables.reduction import Reduction
 
 GRADES = 1024.0
@@ -73,16 +74,25 @@ class Session:
     def _cliques(self) -> list[Variables]:
         return [*self._full, *(zero.variables for zero in self.zeros)]
 
-    def room(self, edges: Sequence[Columns]) -> Callable[[Columns], bool]:
-        """Whether one more pair fits into a model of ``edges``, a forest of pairs, and the zeros."""
-        sizes = self.reduction.sizes
-        limit = self.structure.max_model_cells
-        cliques = [self.reduction.variables(edge) for edge in edges]
-        if self.zeros:
-            cliques += [zero.variables for zero in self.zeros]
-            return lambda pair: model_cells(sizes, [*cliques, self.reduction.variables(pair)]) <= limit
-        used = sum(math.prod(sizes[v] for v in clique) for clique in cliques)
-        return lambda pair: used + math.prod(sizes[v] for v in self.reduction.variables(pair)) <= limit
+    def room(self, pairs: Sequence[Columns]) -> Callable[[Sequence[int]], BoolArray]:
+        """Which of ``pairs`` fit one more each into a model of some of them, by position, and the zeros."""
+        sizes, limit = self.reduction.sizes, self.structure.max_model_cells
+        inside = [self.reduction.variables(pair) for pair in pairs]
+        cells = np.array([math.prod(sizes[v] for v in pair) for pair in inside], dtype=np.int64)
+        zeros = [zero.variables for zero in self.zeros]
+
+        def fits(held: Sequence[int]) -> BoolArray:
+            if not zeros:
+                return np.asarray(cells[list(held)].sum() + cells <= limit)
+            cliques = [*zeros, *(inside[i] for i in held)]
+            # Carrying one variable of a pair through the whole tree is a junction tree already.
+            now = model_cells(sizes, cliques)
+            sure = (now * min(sizes[v] for v in pair) <= limit for pair in inside)
+            return np.array(
+                [s or model_cells(sizes, [*cliques, pair]) <= limit for s, pair in zip(sure, inside, strict=True)]
+            )
+
+        return fits
 
     def admits(self, variables: Variables, cells: float) -> bool:
         """Whether the model with ``variables`` measured has at most ``cells`` cells, or no more than it has now."""
