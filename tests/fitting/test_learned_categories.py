@@ -66,9 +66,9 @@ def test_a_model_says_what_was_counted(model: dw.Model, shop: dict[str, pa.Table
 
 def test_a_model_of_before_counted_rows(model: dw.Model) -> None:
     """Files that were written before units were counted do not say so."""
-    content = release_to_dict(model.release) | {"measured": [], "bagged": []}
+    content = release_to_dict(model.release) | {"measured": [], "bagged": [], "moments": []}
     for found in content["discovered"]:
         del found["by_unit"]
-    old = _release_from_dict(content, {})
+    old = _release_from_dict(content, {}, model.plan.database)
     assert [d.by_unit for d in old.discovered] == [False, False]
     assert old.discovered[0].counts == model.release.discovered[0].counts

@@ -38,5 +38,5 @@ def learn_siblings(
         problem.shape,
     )
     bound = window.bound(relation.key)
-    asked = question(known, relation.key, rho=rho, rows=problem.links_measured, bound=bound)
+    asked = question(known, relation.target, rho=rho, rows=problem.links_measured, bound=bound)
     return None if asked is None else window.measure_moments(asked, rho=rho)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from dpweave.schema.database import Database
+
 
 def release_to_dict(release: Release) -> dict[str, Any]:
     """Return a release as plain values; counts of marginals are kept apart, as Arrow."""
@@ -47,12 +49,13 @@ def release_to_dict(release: Release) -> dict[str, Any]:
             {
                 "what": m.what,
                 "view": _view_to_dict(m.view),
-                "owner": m.noisy.moments.owner,
+                "of": m.noisy.moments.owner,
                 "centres": [[name, list(shares)] for name, shares in m.noisy.moments.centres],
                 "together": [list(pair) for pair in m.noisy.moments.together],
                 "siblings": [list(pair) for pair in m.noisy.moments.siblings],
                 "clip": m.noisy.moments.clip,
                 "scale": m.noisy.moments.scale,
+                "beside": [_view_to_dict(view) for view in m.noisy.moments.beside],
                 "sigma": m.noisy.sigma,
             }
             for m in release.moments
@@ -83,7 +86,7 @@ def release_to_dict(release: Release) -> dict[str, Any]:
     }
 
 
-def _release_from_dict(data: dict[str, Any], arrays: Mapping[str, Any]) -> Release:
+def _release_from_dict(data: dict[str, Any], arrays: Mapping[str, Any], database: Database) -> Release:
     return Release(
         measured=[
             Measured(
@@ -107,20 +110,23 @@ def _release_from_dict(data: dict[str, Any], arrays: Mapping[str, Any]) -> Relea
         ],
         discovered=[Discovered(**d) for d in data["discovered"]],
         summed_by_unit=[_unit_sum(b, arrays[f"bagged/{i}"]) for i, b in enumerate(data.get("bagged", ()))],
-        moments=[_moments(m, arrays[f"moments/{i}"]) for i, m in enumerate(data.get("moments", ()))],
+        moments=[_moments(m, arrays[f"moments/{i}"], database) for i, m in enumerate(data.get("moments", ()))],
     )
 
 
-def _moments(data: dict[str, Any], values: Any) -> MeasuredMoments:
+def _moments(data: dict[str, Any], values: Any, database: Database) -> MeasuredMoments:
+    view = _view_from_dict(data["view"])
+    owner = data["of"] if "of" in data else database[view.base].key[data["owner"]].target  # a key in models of 0.3
     moments = UnitMoments(
-        data["owner"],
+        owner,
         tuple((name, tuple(shares)) for name, shares in data["centres"]),
         tuple((a, b) for a, b in data["together"]),
         tuple((a, b) for a, b in data["siblings"]),
         data["clip"],
         data["scale"],
+        tuple(_view_from_dict(other) for other in data.get("beside", ())),
     )
-    return MeasuredMoments(data["what"], _view_from_dict(data["view"]), NoisyMoments(moments, values, data["sigma"]))
+    return MeasuredMoments(data["what"], view, NoisyMoments(moments, values, data["sigma"]))
 
 
 def _unit_sum(data: dict[str, Any], counts: Any) -> MeasuredUnitSum:

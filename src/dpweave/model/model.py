@@ -303,7 +303,7 @@ def _from_entries(manifest: dict[str, Any], entries: dict[str, bytes]) -> Model:
     for i, entry in enumerate(manifest.get("links", ())):  # older files have none: links are then fitted again
         table, key = entry["relation"]
         fits[table, key] = _method(plan.compile(), (table, key)).restore(entry["state"], _under(arrays, f"links/{i}/"))
-    release = _release_from_dict(json.loads(entries["release.json"]), arrays)
+    release = _release_from_dict(json.loads(entries["release.json"]), arrays, plan.database)
     blueprint = Blueprint(
         plan=plan,
         sizes=manifest["sizes"],

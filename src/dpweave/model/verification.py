@@ -29,7 +29,7 @@ from dpweave.privacy.accounting import Cost, gaussian_rho, round_up, selection_r
 from dpweave.privacy.noise import threshold_for
 from dpweave.privacy.release import guarantees
 from dpweave.privacy.selection import sensitivity
-from dpweave.privacy.sensitivity import belonging, movement, units_of, weighed
+from dpweave.privacy.sensitivity import belonging, movement, siblings_at_most, units_of, weighed
 from dpweave.privacy.unit_sums import CLIP, grid, on_grid
 from dpweave.privacy.window import Candidate
 
@@ -281,8 +281,8 @@ class _Costs:
         return cost
 
     def _of_moments(self, measured: MeasuredMoments) -> Cost | str:
-        units, moments = units_of(self.promise, measured.view), measured.noisy.moments
-        if units is None or not units.hold(moments.all_columns):
+        moments = measured.noisy.moments
+        if not siblings_at_most(self.promise, measured.view, moments):
             return "moments of units hold only where no other unit moves rows, and that is not so here"
         step, most = grid(moments.clip)
         cost = gaussian_rho(float(most), measured.noisy.sigma * step)

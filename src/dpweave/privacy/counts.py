@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import ibis
 import numpy as np
 
+from dpweave.privacy.sensitivity import siblings_at_most
 from dpweave.privacy.unit_sums import clipped_sum, clipped_sum_in_engine, moment_sum, share
 from dpweave.schema.covering import cover, summed
 from dpweave.schema.domain import (
@@ -93,23 +94,25 @@ class Counts:
         """Return clipped sums over the units' rows that lead somewhere by all that is
         asked for: columns, then codes.
         """
-        chain, shape = self._bounding.promise.chain(view.base), self._shape(view, unit_sum.columns)
         sums = self._unit_sum_in_memory if self._bounding.source.embedded else self._unit_sum_in_engine
-        return sums(view, unit_sum, tuple(k for _, k in chain), shape).reshape((*shape, len(unit_sum.codes)))
+        shape = self._shape(view, unit_sum.columns)
+        return sums(view, unit_sum, shape).reshape((*shape, len(unit_sum.codes)))
 
     def unit_moments(self, view: View, moments: UnitMoments) -> IntArray:
-        """Return clipped sums of the units' second moments; in memory alone."""
-        unit = self._position(view.base, tuple(key for _, key in self._bounding.promise.chain(view.base)))
-        owner, there = (
-            self._position(view.base, (moments.owner,)),
-            self._present(view.base, *self._needs(view, moments.all_columns)),
-        )
-        owned = unit >= 0
-        rows = np.flatnonzero(owned if there is None else owned & there)
-        rows = rows[np.lexsort((owner[rows], unit[rows]))]
-        codes = {name: self._seen(view.base, view.attribute[name])[rows] for name in moments.all_columns}
-        most = self._bounding.promise.bounds[view.base, moments.owner]
-        return moment_sum(unit[rows], owner[rows], codes, moments, most_rows=most)
+        """Return clipped sums of the units' second moments, over rows of all its views; in memory alone."""
+        promise, parts = self._bounding.promise, []
+        for one in moments.views(view):
+            unit, rows = self._of_units(one, tuple(c for c in moments.all_columns if c in one.attribute))
+            owner = self._position(one.base, promise.owning_path(one.base, moments.owner))
+            seen = (
+                self._seen(one.base, one.attribute[c]) if c in one.attribute else np.full(len(unit), -1)
+                for c in moments.all_columns
+            )
+            parts.append([column[rows] for column in (unit, owner, *seen)])
+        units, owners, *columns = (np.concatenate(column) for column in zip(*parts, strict=True))
+        rows, most = np.lexsort((owners, units)), siblings_at_most(promise, view, moments)
+        codes = {name: column[rows] for name, column in zip(moments.all_columns, columns, strict=True)}
+        return moment_sum(units[rows], owners[rows], codes, moments, most_rows=most)
 
     def categories(self, table: str, column: str, *, length: int) -> dict[str, int]:
         """Weight of each value of a text column: rows, or with a ``length`` above 1 the
@@ -164,10 +167,14 @@ class Counts:
             found |= {clique: summed(counts, block, clique) for clique in inside}
         return found
 
-    def _unit_sum_in_memory(self, view: View, unit_sum: UnitSum, unit_path: Path, shape: tuple[int, ...]) -> IntArray:
-        unit = self._position(view.base, unit_path)
-        there = self._present(view.base, *self._needs(view, unit_sum.all_columns))
-        rows = np.flatnonzero(unit >= 0 if there is None else (unit >= 0) & there)
+    def _of_units(self, view: View, columns: Columns) -> tuple[Codes, IntArray]:
+        """Return each row's unit, and which rows have one and lead somewhere by all of ``columns``."""
+        unit = self._position(view.base, self._bounding.promise.owning_path(view.base))
+        there = self._present(view.base, *self._needs(view, columns))
+        return unit, np.flatnonzero(unit >= 0 if there is None else (unit >= 0) & there)
+
+    def _unit_sum_in_memory(self, view: View, unit_sum: UnitSum, shape: tuple[int, ...]) -> IntArray:
+        unit, rows = self._of_units(view, unit_sum.all_columns)
         rows = rows[np.argsort(unit[rows], kind="stable")]
         codes = {name: self._seen(view.base, view.attribute[name])[rows] for name in unit_sum.all_columns}
         at = (np.zeros(len(rows), dtype=np.int64), *(codes[name] for name in unit_sum.columns))
@@ -274,8 +281,9 @@ class Counts:
         out[tuple(cells[n].to_numpy() for n in names)] = cells["n"].to_numpy() if names else cells["n"][0].as_py()
         return out
 
-    def _unit_sum_in_engine(self, view: View, unit_sum: UnitSum, unit_path: Path, shape: tuple[int, ...]) -> IntArray:
+    def _unit_sum_in_engine(self, view: View, unit_sum: UnitSum, shape: tuple[int, ...]) -> IntArray:
         """The same where the rows live."""
+        unit_path = self._bounding.promise.owning_path(view.base)
         rows, cell = self._rows_in_engine(view, unit_sum.all_columns, unit_path), ibis.literal(0, "int64")
         for i, length in enumerate(shape):  # its columns are the first that it reaches
             cell = cell * length + rows[f"code{i}"]

@@ -33,8 +33,8 @@ from dpweave.privacy.release import (
     Release,
     Selected,
 )
-from dpweave.privacy.sensitivity import movement, units_of, weighed
-from dpweave.privacy.unit_sums import CLIP, LENGTH, checked, checked_moments, grid, on_grid, plain
+from dpweave.privacy.sensitivity import movement, siblings_at_most, units_of, weighed
+from dpweave.privacy.unit_sums import CLIP, LENGTH, checked, grid, on_grid, plain, plain_moments, require_moments
 from dpweave.privacy.window import (
     Candidate,
     Columns,
@@ -261,21 +261,20 @@ class Curator:
 
         Formal guarantees:
           - Sensitivity: one unit moves them by at most its length L on the grid in L2, as their sum is one of vectors
-            that depend on one unit each (Theorem 6).
+            that depend on one unit each, whichever of its tables they look at (Theorem 6).
           - Cost: ``rho``, with noise :math:`\sigma = L / \sqrt{2\rho}`, paid by the protected table whose units own
             the rows.
           - Charged before rows are read; errors depend on the arguments alone.
         """
-        rho = _number(rho)
-        units, sizes = self.units(view), {name: self._counts.codec(view, name).size for name in view.attribute}
-        moments = checked_moments(moments, sizes)
-        self._require_clique(view, moments.all_columns, times=0)
-        if units is None or not units.hold(moments.all_columns) or not self.counts_in_memory:
+        rho, moments = _number(rho), plain_moments(moments)
+        if not siblings_at_most(self.promise, view, moments) or not self.counts_in_memory:
             raise UsageError(
-                f"{what!r}: moments are counted in memory, for rows that belong to units and that no other unit moves"
+                f"{what!r}: moments are counted in memory, for rows that one owner may have and no other unit moves"
             )
-        if moments.owner != self.promise.owning.get(view.base):
-            raise UsageError(f"{what!r}: {moments.owner!r} does not say who owns rows of {view.base!r}")
+        require_moments(
+            moments,
+            {name: self._counts.codec(one, name).size for one in moments.views(view) for name in one.attribute},
+        )
         step, most = grid(moments.clip)
         sigma = require_scale("sigma", gaussian_sigma(float(most), rho))
         asked = {
@@ -291,8 +290,9 @@ class Curator:
             exact = self._counts.unit_moments(view, moments)  # private from here ...
             return Answer((self._noise.discrete_gaussian(exact, sigma=sigma),))  # ... to here
 
-        paying = self.promise.root(view.base)
-        (whole,) = self._ask(Question(asked, view, (moments,)), Cost({paying: rho}, {}), read).counts
+        (whole,) = self._ask(
+            Question(asked, view, (moments,)), Cost({self.promise.root(view.base): rho}, {}), read
+        ).counts
         _, _, together = moments.at
         scales = np.where(np.arange(len(whole)) < together, moments.scale, 1.0)
         noisy = NoisyMoments(moments, whole / step * scales, sigma / step)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
@@ -221,24 +222,27 @@ class Promise:
         """
         return self.required(base, path, linked) != path
 
-    def chain(self, table: str) -> tuple[tuple[str, str], ...]:
-        """Owning keys from ``table`` up to its protected table, as (table, key)."""
+    def chain(self, table: str, to: str | None = None) -> tuple[tuple[str, str], ...]:
+        """Owning keys from ``table`` up to its protected table, or ``to`` one on the way, as (table, key)."""
         steps: list[tuple[str, str]] = []
-        while table not in self.protected:
+        while table not in (*self.protected, to):
             steps.append((table, self.owning[table]))
             table = self.database[table].key[self.owning[table]].target
         return tuple(steps)
 
-    def root(self, table: str) -> str:
-        """Return the protected table whose units own the rows of ``table``."""
-        steps = self.chain(table)
+    def owning_path(self, table: str, to: str | None = None) -> Path:
+        """Return the keys of :meth:`chain`, as a path."""
+        return tuple(key for _, key in self.chain(table, to))
+
+    def root(self, table: str, to: str | None = None) -> str:
+        """Return the protected table whose units own the rows of ``table``, or ``to`` where that is on the way."""
+        steps = self.chain(table, to)
         return self.database[steps[-1][0]].key[steps[-1][1]].target if steps else table
 
-    def owned_rows(self, unit: str, table: str) -> int:
-        """How many rows of ``table`` one unit of the protected table ``unit`` can own (itself included)."""
-        if table in self.public or self.root(table) != unit:
+    def owned_rows(self, owner: str, table: str) -> int:
+        """How many rows of ``table`` one row of ``owner``, a protected table or an owned one, can own (itself
+        included).
+        """
+        if table in self.public or self.root(table, owner) != owner:
             return 0
-        rows = 1
-        for step in self.chain(table):
-            rows *= self.bounds[step]
-        return rows
+        return math.prod(self.bounds[step] for step in self.chain(table, owner))

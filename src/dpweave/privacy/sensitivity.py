@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpweave.errors import UsageError
-from dpweave.privacy.unit_sums import GRID, share
+from dpweave.privacy.unit_sums import EXACT, GRID, share
 from dpweave.privacy.window import Units, Weighed
 from dpweave.schema.domain import (
     STEPS,
@@ -28,6 +28,7 @@ from dpweave.schema.domain import (
 
 if TYPE_CHECKING:
     from dpweave.privacy.promise import Promise
+    from dpweave.privacy.window import UnitMoments
     from dpweave.schema.database import ForeignKey
     from dpweave.schema.domain import Path
 
@@ -111,6 +112,20 @@ def stays(promise: Promise, view: View, columns: tuple[str, ...]) -> bool:
     belong = promise.neighbours == "entity" and view.base not in promise.public
     newcomers = any(parse_newcomer(view.attribute[c].column) for c in columns)
     return belong and not newcomers and all(c.rows_stay() for c in calculi)
+
+
+def siblings_at_most(promise: Promise, view: View, moments: UnitMoments) -> int:
+    """How many rows of one owner second moments look at, at most; 0 where they may not be asked (Theorem 6).
+
+    All rows belong to units, in columns that no other unit moves, and reach their owner by owning keys.
+    """
+    most = []
+    for one in moments.views(view):
+        units, asked = units_of(promise, one), [c for c in moments.all_columns if c in one.attribute]
+        if units is None or not units.hold(asked) or one.base == moments.owner:
+            return 0
+        most.append(promise.owned_rows(moments.owner, one.base))
+    return sum(most) if all(most) and sum(most) < 1 << EXACT // 2 else 0
 
 
 def weighed(promise: Promise, table: str) -> Weighed:

@@ -275,12 +275,7 @@ MOST_WIDTH = 1 << 11
 """Codes of all columns: an owner's rows are worked out as a matrix of so many rows and columns."""
 
 EXACT = 52
-"""Sums of whole numbers below 2 to this are exact in floats."""
-
-
-def numbers(one: int, two: int, *, same: bool) -> int:
-    """Pairs of codes of two columns; of one with itself the upper half."""
-    return one * (one + 1) // 2 if same else one * two
+"""Sums of whole numbers below 2 to this are exact in floats, and so are squares of those below 2 to half of it."""
 
 
 def grid(clip: float) -> tuple[float, int]:
@@ -293,23 +288,35 @@ def grid(clip: float) -> tuple[float, int]:
     return step, math.floor(step * clip)
 
 
-def checked_moments(moments: UnitMoments, sizes: Mapping[str, int]) -> UnitMoments:
-    """Return the question in plain numbers, or refuse it: nothing that comes after the charge may fail for it."""
-    centres = tuple(("".join(name), tuple(float(x) for x in shares)) for name, shares in moments.centres)
-    for name, shares in centres:
-        if len(shares) != sizes.get(name, 0) or not all(0 <= x <= 1 for x in shares):
-            raise UsageError(f"{len(shares)} shares for {name!r}: give one from 0 to 1 for each of its codes")
+def plain_moments(moments: UnitMoments) -> UnitMoments:
+    """Return a copy made of texts, tuples and numbers, as :func:`plain`."""
     together, siblings = (tuple(("".join(a), "".join(b)) for a, b in of) for of in (moments.together, moments.siblings))
+    return UnitMoments(
+        "".join(moments.owner),
+        tuple(("".join(name), tuple(float(x) for x in shares)) for name, shares in moments.centres),
+        together,
+        siblings,
+        float(moments.clip),
+        float(moments.scale),
+        tuple(moments.beside),
+    )
+
+
+def require_moments(moments: UnitMoments, sizes: Mapping[str, int]) -> None:
+    """Refuse a :func:`plain_moments` that could fail: nothing that comes after the charge may fail for it."""
+    centres, together, siblings = moments.centres, moments.together, moments.siblings
+    for name, shares in centres:
+        if len(shares) != sizes.get(name) or not all(0 <= x <= 1 for x in shares):
+            raise UsageError(f"{len(shares)} shares for {name!r}: give one from 0 to 1 for each of its codes")
     if strange := {c for pair in (*together, *siblings) for c in pair} ^ dict(centres).keys():
         raise UsageError(f"{min(strange)!r} has shares and no pair, or is paired and has no shares; give both or none")
-    if sum(len(shares) for _, shares in centres) > MOST_WIDTH:
-        raise UsageError(f"give columns that have at most {MOST_WIDTH:,} codes in all")
-    if not 1 <= sum(numbers(sizes[a], sizes[b], same=a == b) for a, b in (*together, *siblings)) <= MOST_NUMBERS:
-        raise UsageError(f"give pairs of columns that have 1 to {MOST_NUMBERS:,} pairs of codes in all")
-    clip, scale = float(moments.clip), float(moments.scale)
-    if not all(SMALLEST <= x <= LARGEST for x in (clip, scale)):
-        raise UsageError(f"the clip {clip} and the scale {scale} must lie between {SMALLEST:g} and {LARGEST:g}")
-    return UnitMoments("".join(moments.owner), centres, together, siblings, clip, scale)
+    pairs = sum(sizes[a] * (sizes[b] + 1) // 2 if a == b else sizes[a] * sizes[b] for a, b in (*together, *siblings))
+    if sum(len(shares) for _, shares in centres) > MOST_WIDTH or not 1 <= pairs <= MOST_NUMBERS:
+        raise UsageError(
+            f"give columns of at most {MOST_WIDTH:,} codes in all, and 1 to {MOST_NUMBERS:,} pairs of codes"
+        )
+    if len(dict(centres)) != len(centres) or not all(SMALLEST <= x <= LARGEST for x in (moments.clip, moments.scale)):
+        raise UsageError(f"name columns once, with a clip and a scale between {SMALLEST:g} and {LARGEST:g}")
 
 
 @np.errstate(all="ignore")  # whatever floats do with odd clips, nobody hears of it
@@ -318,8 +325,8 @@ def moment_sum(
 ) -> IntArray:
     """Add up the units' vectors, one whole number for each pair of codes.
 
-    A row is of unit ``units[i]`` and owner ``owners[i]``, both ascending, and has the ``codes``. No owner has more
-    than ``most_rows``.
+    A row is of unit ``units[i]`` and owner ``owners[i]``, both ascending, and has the ``codes``, below 0 in columns
+    of other tables. No owner has more than ``most_rows``.
 
     Formal guarantees:
       - Without one unit's rows, the result differs by its vector alone, of length at
@@ -353,11 +360,9 @@ def unit_vectors(
             some = np.flatnonzero(rows[block] == n)
             products, sums = _products(first[block][some], n, codes, moments, bits)
             vectors[some, :together] = products[:, one[:together], two[:together]]
-            i, j = one[together:], two[together:]
-            between = sums[:, i] * sums[:, j] - products[:, i, j]
+            between = (sums[:, :, None] * sums[:, None] - products)[:, one[together:], two[together:]]
             vectors[some, together:] = np.floor(between / max(n - 1, 1))
-        new = np.flatnonzero(np.diff(whose[block], prepend=-1))
-        found = np.add.reduceat(vectors, new, axis=0)
+        found = np.add.reduceat(vectors, np.flatnonzero(np.diff(whose[block], prepend=-1)), axis=0)
         if len(unfinished) and whose[start] == whose[start - 1]:
             found[0] += unfinished[0]
         elif len(unfinished):
@@ -389,6 +394,7 @@ def _rows(codes: Mapping[str, IntArray], moments: UnitMoments, bits: int) -> Flo
     parts = []
     for name, shares in moments.centres:
         part = np.tile(-np.rint(np.array(shares) * 2.0**bits), (len(codes[name]), 1))
-        part[np.arange(len(part)), np.minimum(codes[name], len(shares) - 1)] += 2.0**bits
+        part[np.arange(len(part)), np.clip(codes[name], 0, len(shares) - 1)] += 2.0**bits
+        part[codes[name] < 0] = 0.0
         parts.append(part)
     return np.concatenate(parts, axis=1)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from dpweave.arrays import FloatArray, IntArray
+    from dpweave.schema.domain import View
 
 
 Columns = tuple[str, ...]
@@ -98,8 +99,9 @@ class UnitMoments:
 
     ``centres`` are columns of a view, each with a share :math:`\pi` for every code. Row r is the vector
     :math:`z_r`: 1 at its code of each column, 0 elsewhere, less these shares. The rows of one owner are those
-    whose key ``owner`` leads to the same row, :math:`n_p` of owner p. For ``together``, pairs of columns, and
-    ``siblings``, pairs too, the numbers of all their codes are
+    that lead to one row of the table ``owner`` by owning keys, and with them rows of other views, ``beside``, whose
+    :math:`z_r` are 0 in the columns that they do not have: :math:`n_p` of owner p in all. For ``together``, pairs
+    of columns, and ``siblings``, pairs too, the numbers of all their codes are
 
     .. math:: T_u = \sum_{r} z_r z_r^\top, \qquad
        S_u = \sum_p \frac{1}{n_p - 1} \sum_{r \ne s} z_r z_s^\top,
@@ -115,11 +117,16 @@ class UnitMoments:
     siblings: tuple[tuple[str, str], ...]
     clip: float
     scale: float = 1.0
+    beside: tuple[View, ...] = ()
 
     @property
     def all_columns(self) -> Columns:
         """All columns that it looks at."""
         return tuple(name for name, _ in self.centres)
+
+    def views(self, asked: View) -> tuple[View, ...]:
+        """All views that it looks at; ``asked`` is where it is asked."""
+        return (asked, *self.beside)
 
     @property
     def at(self) -> tuple[IntArray, IntArray, int]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpweave.measure.per_unit.sibling_moments import OwnedRows, beyond_noise, matrices, question, symmetric_beyond_noise
-from dpweave.privacy.unit_sums import checked_moments
+from dpweave.privacy.unit_sums import require_moments
 from dpweave.privacy.window import UnitMoments
 
 
@@ -104,7 +104,7 @@ def test_what_is_asked_is_never_refused(own, theirs):
     )  # fmt: skip
     asked = question(known, "k", rho=0.1, rows=60.0, bound=10)
     assert asked is not None
-    checked_moments(asked, known.shape)
+    require_moments(asked, known.shape)
 
 
 def test_a_clip_is_never_zero():
