@@ -146,12 +146,13 @@ def moved(found: tuple[World, View, UnitMoments] | None) -> Iterator[tuple[World
         moments = sized(counts, view, moments)
         sizes = {n: counts.codec(v, n).size for v in moments.views(view) for n in v.attribute}
         unit_sums.require_moments(moments, sizes)
-        assert siblings_at_most(world.promise, view, moments)
-        before = counts.unit_moments(view, moments)
+        most = siblings_at_most(world.promise, view, moments)
+        assert most
+        before = counts.unit_moments(view, moments, most_rows=most)
     for _, other in list(entity_neighbours(world.rows, world.promise))[:6]:
         with open_frames(other, world.promise) as source:
             there, _ = engine_counts(source, replace(world, rows=other), salt="s")
-            after = there.unit_moments(view, moments)
+            after = there.unit_moments(view, moments, most_rows=most)
         yield world, view, moments, int(((before - after) ** 2).sum())
 
 
@@ -184,8 +185,8 @@ def test_no_unit_moves_what_several_of_its_tables_have_in_common_any_further():
 def test_a_clip_for_each_owner_instead_of_each_unit_is_caught(monkeypatch):
     """A planted bug: a unit whose rows have several owners would move moments by several clips."""
 
-    def by_owner(units, owners, codes, moments, *, most_rows):
-        return moment_sum(owners, owners, codes, moments, most_rows=most_rows)
+    def by_owner(units, owners, *columns, **how):
+        return moment_sum(owners, owners, *columns, **how)
 
     monkeypatch.setattr("dpweave.privacy.counts.moment_sum", by_owner)
     assert any(far > grid(m.clip)[1] ** 2 for seed in range(12) for _, _, m, far in moved(lives(seed)))
@@ -205,7 +206,7 @@ def test_sums_are_those_of_the_definition():
         rows = [{"a": rng.randrange(3), "b": rng.randrange(3)} for _ in owners]
         moments = random_moments(rng, ("a", "b"), 3, "o")
         codes = {c: np.array([r[c] for r in rows]) for c in "ab"}
-        found = moment_sum(np.array(units), np.array(owners), codes, moments, most_rows=30)
+        found = moment_sum(np.array(units), np.array(owners), *codes.values(), moments=moments, most_rows=30)
         expected = summed(vectors(units, owners, rows, moments), moments.clip)
         assert np.abs(found - expected).max() <= len(set(units))  # where floats are rounded down, by one per unit
 
@@ -217,7 +218,7 @@ def test_rows_of_other_tables_pair_with_those_of_their_owner_alone():
     of_a = rng.random(40) < 0.6
     codes = {"a": np.where(of_a, rng.integers(0, 3, 40), -1), "b": np.where(of_a, -1, rng.integers(0, 2, 40))}
     moments = UnitMoments("o", (("a", (0.5, 0.25, 0.25)), ("b", (0.5, 0.5))), (), (("a", "b"),), 50.0)
-    found = moment_sum(owners // 3, owners, codes, moments, most_rows=40) / grid(50.0)[0]
+    found = moment_sum(owners // 3, owners, *codes.values(), moments=moments, most_rows=40) / grid(50.0)[0]
     expected = np.zeros((3, 2))
     for o in range(9):
         mine = np.flatnonzero(owners == o)
@@ -238,13 +239,17 @@ def test_units_count_alike_in_one_block_and_in_many(monkeypatch):
     moments = UnitMoments(
         "o", (("a", (0.1, 0.2, 0.3, 0.4)), ("b", (0.3, 0.3, 0.4))), (("a", "b"),), (("a", "a"), ("a", "b")), 2.5
     )
-    once = moment_sum(units, owners, codes, moments, most_rows=400)
+    once = moment_sum(units, owners, *codes.values(), moments=moments, most_rows=400)
     for block in (1, 50, 1000):
         monkeypatch.setattr(unit_sums, "BLOCK", block)
-        assert (moment_sum(units, owners, codes, moments, most_rows=400) == once).all()
+        assert (moment_sum(units, owners, *codes.values(), moments=moments, most_rows=400) == once).all()
     alone = [
         moment_sum(
-            units[units == u], owners[units == u], {c: v[units == u] for c, v in codes.items()}, moments, most_rows=400
+            units[units == u],
+            owners[units == u],
+            *(v[units == u] for v in codes.values()),
+            moments=moments,
+            most_rows=400,
         )
         for u in range(9)
     ]
@@ -257,7 +262,7 @@ def test_a_vector_that_floats_would_make_too_long_counts_for_nothing(monkeypatch
     monkeypatch.setattr(unit_sums.np, "trunc", lambda x: 1.01 * x)
     nobody = np.zeros(6, dtype=np.int64)
     moments = UnitMoments("o", (("a", (0.5, 0.5)),), (), (("a", "a"),), 1e-3)
-    assert not moment_sum(nobody, nobody, {"a": np.arange(6) % 2}, moments, most_rows=6).any()
+    assert not moment_sum(nobody, nobody, np.arange(6) % 2, moments=moments, most_rows=6).any()
 
 
 def test_large_owners_stay_exact():
@@ -265,7 +270,7 @@ def test_large_owners_stay_exact():
     rows = 200_000
     codes, nobody = {"a": np.arange(rows) % 2}, np.zeros(rows, dtype=np.int64)
     moments = UnitMoments("o", (("a", (0.5, 0.5)),), (), (("a", "a"),), 1e3)
-    found = moment_sum(nobody, nobody, codes, moments, most_rows=10**6) / grid(1e3)[0]
+    found = moment_sum(nobody, nobody, *codes.values(), moments=moments, most_rows=10**6) / grid(1e3)[0]
     # Half of each: all pairs of rows but a row with itself disagree by chance, so -(n/4)/(n-1) beside none at all.
     assert found == pytest.approx([-0.25, 0.25, -0.25], abs=1e-3)
 
@@ -334,7 +339,7 @@ def test_engines_agree_with_the_definition():
         counts, bounding = engine_counts(source, world, salt="s")
         truth = bound(world.rows, world.promise, engine_order(bounding, world.rows))
         moments = of_sizes(OWN, {c: counts.codec(view, c).size for c in OWN.all_columns})
-        found = counts.unit_moments(view, moments)
+        found = counts.unit_moments(view, moments, most_rows=5)
     by_unit = rows_by_unit(truth, world.promise, view, ("x", "who"))
     flat = [(unit, {"x": x, "who": who}) for unit, mine in sorted(by_unit.items()) for x, who in mine]
     assert len(flat) == 150  # five of some seven ratings of each

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import ibis
 import numpy as np
 
-from dpweave.privacy.sensitivity import siblings_at_most
 from dpweave.privacy.unit_sums import clipped_sum, clipped_sum_in_engine, moment_sum, share
 from dpweave.schema.covering import cover, summed
 from dpweave.schema.domain import (
@@ -98,21 +97,19 @@ class Counts:
         shape = self._shape(view, unit_sum.columns)
         return sums(view, unit_sum, shape).reshape((*shape, len(unit_sum.codes)))
 
-    def unit_moments(self, view: View, moments: UnitMoments) -> IntArray:
+    def unit_moments(self, view: View, moments: UnitMoments, *, most_rows: int) -> IntArray:
         """Return clipped sums of the units' second moments, over rows of all its views; in memory alone."""
         promise, parts = self._bounding.promise, []
         for one in moments.views(view):
             unit, rows = self._of_units(one, tuple(c for c in moments.all_columns if c in one.attribute))
-            owner = self._position(one.base, promise.owning_path(one.base, moments.owner))
             seen = (
                 self._seen(one.base, one.attribute[c]) if c in one.attribute else np.full(len(unit), -1)
                 for c in moments.all_columns
             )
+            owner = self._position(one.base, promise.owning_path(one.base, moments.owner))
             parts.append([column[rows] for column in (unit, owner, *seen)])
-        units, owners, *columns = (np.concatenate(column) for column in zip(*parts, strict=True))
-        rows, most = np.lexsort((owners, units)), siblings_at_most(promise, view, moments)
-        codes = {name: column[rows] for name, column in zip(moments.all_columns, columns, strict=True)}
-        return moment_sum(units[rows], owners[rows], codes, moments, most_rows=most)
+        every = [np.concatenate(column) for column in zip(*parts, strict=True)]
+        return moment_sum(*every, moments=moments, most_rows=most_rows)
 
     def categories(self, table: str, column: str, *, length: int) -> dict[str, int]:
         """Weight of each value of a text column: rows, or with a ``length`` above 1 the

@@ -267,7 +267,8 @@ class Curator:
           - Charged before rows are read; errors depend on the arguments alone.
         """
         rho, moments = _number(rho), plain_moments(moments)
-        if not siblings_at_most(self.promise, view, moments) or not self.counts_in_memory:
+        most_rows = siblings_at_most(self.promise, view, moments)
+        if not most_rows or not self.counts_in_memory:
             raise UsageError(
                 f"{what!r}: moments are counted in memory, for rows that one owner may have and no other unit moves"
             )
@@ -287,7 +288,7 @@ class Curator:
         }
 
         def read() -> Answer:
-            exact = self._counts.unit_moments(view, moments)  # private from here ...
+            exact = self._counts.unit_moments(view, moments, most_rows=most_rows)  # private from here ...
             return Answer((self._noise.discrete_gaussian(exact, sigma=sigma),))  # ... to here
 
         (whole,) = self._ask(

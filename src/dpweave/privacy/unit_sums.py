@@ -320,21 +320,20 @@ def require_moments(moments: UnitMoments, sizes: Mapping[str, int]) -> None:
 
 
 @np.errstate(all="ignore")  # whatever floats do with odd clips, nobody hears of it
-def moment_sum(
-    units: IntArray, owners: IntArray, codes: Mapping[str, IntArray], moments: UnitMoments, *, most_rows: int
-) -> IntArray:
+def moment_sum(units: IntArray, owners: IntArray, *columns: IntArray, moments: UnitMoments, most_rows: int) -> IntArray:
     """Add up the units' vectors, one whole number for each pair of codes.
 
-    A row is of unit ``units[i]`` and owner ``owners[i]``, both ascending, and has the ``codes``, below 0 in columns
-    of other tables. No owner has more than ``most_rows``.
+    A row is of unit ``units[i]`` and owner ``owners[i]``, and has a code in each column, below 0 in those of other
+    tables. No owner has more than ``most_rows``.
 
     Formal guarantees:
       - Without one unit's rows, the result differs by its vector alone, of length at
         most L of :func:`grid`: held in whole numbers.
     """
-    step, most = grid(moments.clip)
+    (step, most), rows = grid(moments.clip), np.lexsort((owners, units))
+    codes = {name: column[rows] for name, column in zip(moments.all_columns, columns, strict=True)}
     out = np.zeros(len(moments.at[0]))
-    for vectors in unit_vectors(units, owners, codes, moments, most_rows=most_rows):
+    for vectors in unit_vectors(units[rows], owners[rows], codes, moments, most_rows=most_rows):
         length = np.sqrt(np.square(vectors).sum(axis=1))
         x = np.trunc(vectors * np.minimum(step, most / np.maximum(length, 1e-300))[:, None])
         x[~(np.square(x).sum(axis=1) <= most**2)] = 0.0  # whole numbers far below 2**53, hence exact
@@ -345,7 +344,9 @@ def moment_sum(
 def unit_vectors(
     units: IntArray, owners: IntArray, codes: Mapping[str, IntArray], moments: UnitMoments, *, most_rows: int
 ) -> Iterator[FloatArray]:
-    """Each unit's vector before it is clipped, some units at a time; arguments as for :func:`moment_sum`."""
+    """Each unit's vector before it is clipped, some units at a time, of rows as for :func:`moment_sum` in ascending
+    order of units and owners.
+    """
     one, two, together = moments.at
     unscaled = np.where(np.arange(len(one)) < together, 1 / moments.scale, 1.0)
     bits = max(min(10, (EXACT - 2 * int(most_rows).bit_length()) // 2), 0)
