@@ -1,4 +1,7 @@
-"""Run targets: ``python -m tests.fuzz --count 1000 [--seed 1] [--table docs/fuzzing.md] [TARGET …]``."""
+"""Run targets: ``python -m tests.fuzz --count 1000 [--seed 1] [--counts FILE --table docs/fuzzing.md] [TARGET …]``.
+
+Counts of all runs that name the same file add up there; the table is made of them.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.fuzz.running import CORPUS, keep, limit_memory, run
+from tests.fuzz.counting import BROKEN, add, write_table
+from tests.fuzz.running import keep, limit_memory, run
 from tests.fuzz.targets import TARGETS, keep_answers, prepare
 
 
@@ -17,10 +21,11 @@ def main() -> int:
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(TARGETS))
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--counts", type=Path)
     parser.add_argument("--table", type=Path)
     parser.add_argument("--keep", action="store_true", help="keep what is found in the corpus")
     asked = parser.parse_args()
-    rows, found = [], 0
+    found = 0
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         prepare(folder)
@@ -28,23 +33,16 @@ def main() -> int:
         limit_memory()
         for name in asked.targets or TARGETS:
             out = run(TARGETS[name], folder, asked.count, seed=asked.seed)
-            kept = len(list((CORPUS / name).glob("*"))) if (CORPUS / name).exists() else 0
-            rows.append(
-                f"| {name} | {TARGETS[name].about} | {out.tried:,} | {out.refused:,} | {out.taken:,} |"
-                f" {len(out.findings)} | {kept} | {out.slowest:.1f} |"
-            )
-            print(rows[-1], flush=True)
+            print(f"{name}: {out.counts()}", flush=True)
             for where, content in out.findings.items():
                 print(f"    {where}  ({len(content):,} bytes)", flush=True)
                 if asked.keep:
                     print(f"    kept as {keep(name, content)}")
             found += len(out.findings)
-    if asked.table is not None:
-        text = asked.table.read_text()
-        start, end = text.index("<!-- counts -->"), text.index("<!-- end -->")
-        head = "| target | what | inputs | refused by us | taken | found open | in the corpus | slowest (s) |\n"
-        table = head + "|---|---|---|---|---|---|---|---|\n" + "\n".join(rows)
-        asked.table.write_text(f"{text[:start]}<!-- counts -->\n\n{table}\n\n{text[end:]}")
+            if asked.counts is not None:
+                add(asked.counts, name, BROKEN, out)
+    if asked.table is not None and asked.counts is not None:
+        write_table(asked.table, asked.counts)
     return int(found > 0)
 
 

@@ -43,28 +43,39 @@ class Outcome:
     findings: dict[str, bytes] = field(default_factory=dict)
     """One input for each place where something went wrong, with what it was."""
 
+    def counts(self) -> dict[str, float]:
+        """Return everything but the inputs."""
+        return {"tried": self.tried, "refused": self.refused, "taken": self.taken, "slowest": self.slowest}
+
 
 def run(target: Target, folder: Path, inputs: list[bytes] | int, *, seed: int) -> Outcome:
     """Try inputs: those given, or so many that are made."""
     rng, out = random.Random(seed), Outcome()
-    signal.signal(signal.SIGALRM, _alarm)
     for i in range(inputs if isinstance(inputs, int) else len(inputs)):
         content = target.make(rng, folder) if isinstance(inputs, int) else inputs[i]
-        out.tried += 1
-        start = time.monotonic()
-        signal.alarm(SECONDS)
-        try:
-            with warnings.catch_warnings(action="ignore"):  # numbers of strangers may be infinite
-                target.read(content, folder)
-            out.taken += 1
-        except DpweaveError:
-            out.refused += 1
-        except (Exception, TooLong) as error:
-            out.findings.setdefault(_where(error), content)
-        finally:
-            signal.alarm(0)
-        out.slowest = max(out.slowest, time.monotonic() - start)
+        attempt(target, folder, content, out)
     return out
+
+
+def attempt(target: Target, folder: Path, content: bytes, out: Outcome) -> None:
+    """Try one input."""
+    signal.signal(signal.SIGALRM, _alarm)
+    out.tried += 1
+    start = time.monotonic()
+    signal.alarm(SECONDS)
+    try:
+        with warnings.catch_warnings(action="ignore"):  # numbers of strangers may be infinite
+            target.read(content, folder)
+        out.taken += 1
+    except DpweaveError:
+        out.refused += 1
+    except (Exception, TooLong) as error:
+        found = f"{_where(error)}: {str(error)[:80]!r}"
+        if not any(known.startswith(_where(error)) for known in out.findings):
+            out.findings[found] = content
+    finally:
+        signal.alarm(0)
+    out.slowest = max(out.slowest, time.monotonic() - start)
 
 
 def limit_memory() -> None:
@@ -81,7 +92,7 @@ def _where(error: BaseException) -> str:
     """What went wrong, and the last line of ours that it went through."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if "dpweave" in f.filename]
     last = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "outside"
-    return f"{type(error).__name__} at {last}: {str(error)[:80]!r}"
+    return f"{type(error).__name__} at {last}"
 
 
 def keep(name: str, content: bytes) -> Path:

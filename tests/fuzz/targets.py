@@ -39,7 +39,10 @@ class Target:
 
 def prepare(folder: Path) -> None:
     """Make the sound files that inputs are broken from."""
-    fitted(folder / "ledger.jsonl", epsilon=2.0).save(folder / "shop.dpw")
+    model = fitted(folder / "ledger.jsonl", epsilon=2.0)
+    model.save(folder / "shop.dpw")
+    model.sample(scale=0.05).write(folder / "copy.csv")
+    shutil.copy(folder / "copy.csv" / "datapackage.json", folder / "package.json")
 
 
 @cache
@@ -93,8 +96,26 @@ def _model_parts(rng: random.Random, folder: Path) -> bytes:
         del entries[name]
     else:
         entries[name] = torn(entries[name], rng)
+    return _zipped(entries, zipfile.ZIP_DEFLATED)
+
+
+def _model_entry(rng: random.Random, folder: Path) -> bytes:
+    """One part of a model, torn. Its first byte says which part it takes the place of."""
+    entries = _entries(folder / "shop.dpw")
+    at = rng.randrange(len(entries))
+    return bytes([at]) + torn([*entries.values()][at], rng)
+
+
+def _read_entry(content: bytes, folder: Path) -> None:
+    entries = dict(_entries(folder / "shop.dpw"))
+    if content:
+        entries[[*entries][content[0] % len(entries)]] = content[1:]
+    _read_model(_zipped(entries, zipfile.ZIP_STORED), folder)
+
+
+def _zipped(entries: dict[str, bytes], how: int) -> bytes:
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(out, "w", how) as archive:
         for entry, content in entries.items():
             archive.writestr(entry, content)
     return out.getvalue()
@@ -178,14 +199,35 @@ def _read_schema(content: bytes, _: Path) -> None:
         plan.require(source.catalogue)
 
 
+def _package(rng: random.Random, folder: Path) -> bytes:
+    content = (folder / "package.json").read_bytes()
+    if rng.random() < 0.3:
+        return torn(content, rng)
+    broken = spoilt(json.loads(content), rng, times=rng.choice((1, 1, 2, 3, 5)))
+    return json.dumps(broken).encode("utf-8", "surrogatepass")
+
+
+def _read_package(content: bytes, folder: Path) -> None:
+    (folder / "copy.csv" / "datapackage.json").write_bytes(content)
+    with open_source(folder / "copy.csv") as source:
+        names = source.catalogue.names
+    plan = Plan.draft(folder / "copy.csv", protect=[n for n in names if n in {"people", "things"}] or names[:1])
+    with open_source(folder / "copy.csv") as source:
+        source.declare(plan.database)
+        for name in plan.database.names:
+            source.whole(name)
+
+
 TARGETS = {
     "plan-text": Target("plans whose text was torn", _plan_text, _read_plan),
     "plan-values": Target("plans with wrong values in several places", _plan_values, _read_plan),
     "model-bytes": Target("model files whose bytes changed: load, verify, sample", _model_bytes, _read_model),
     "model-parts": Target("models whose parts were edited: load, verify, sample", _model_parts, _read_model),
+    "model-entry": Target("models one part of which was torn: load, verify, sample", _model_entry, _read_entry),
     "ledger": Target("ledgers: read, verify a model against them", _lines("ledger.jsonl"), _read_ledger),
     "answers": Target("kept answers: find what can be resumed", _lines("*.kept"), _read_answers),
     "schema": Target("names and types of tables and columns: draft, check", _schema, _read_schema),
+    "data-package": Target("descriptions of a folder of CSV files: draft, read", _package, _read_package),
 }
 
 

@@ -67,12 +67,12 @@ def package_of(database: Database, *, files: Mapping[str, str], format: str) -> 
     }
 
 
-def database_of(text: str) -> tuple[Database, dict[str, str]]:
+def database_of(content: bytes) -> tuple[Database, dict[str, str]]:
     """Read a data package: the schema, and the file of each table."""
     try:
-        resources = json.loads(text)["resources"]
+        resources = json.loads(content)["resources"]
         return Database(tuple(_table(r) for r in resources)), {r["name"]: r["path"] for r in resources}
-    except (json.JSONDecodeError, KeyError, TypeError, AttributeError, StopIteration):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise SchemaError(
             f"the {PACKAGE_FILE} is not a tabular data package: every resource needs name, path and schema"
         ) from None

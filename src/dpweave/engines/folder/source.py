@@ -42,7 +42,7 @@ def open_folder(folder: Path) -> DuckDBSource:
         return DuckDBSource(
             connection, name=name, schema=stored, numbered=numbered, declares_keys=False, untyped=untyped
         )
-    declared = database_of(package.read_text(encoding="utf-8"))[0]
+    declared = database_of(package.read_bytes())[0]
     _require_held(declared, stored, package=package)
     return DuckDBSource(connection, name=name, schema=declared, stored=stored, numbered=numbered)
 
