@@ -284,7 +284,10 @@ def _walk(bounded: Bounded, promise: Promise, table: str, ident: int, path: tupl
 def _code(bounded: Bounded, promise: Promise, table: str, ident: int, column: str) -> int:
     present = parse_presence(column)
     if present is not None:
-        return int(bounded.links[table, ident, present] is not None)
+        others = {promise.owning.get(table), *(k for t, k in (*promise.within, *promise.shared) if t == table)}
+        linking = is_private(promise, keys_of(promise, table)[present]) and present not in others
+        named = bounded.rows[table][ident] if promise.neighbours == "entity" and linking else None
+        return int((bounded.links[table, ident, present] if named is None else named[present]) is not None)
     led = parse_newcomer(column)
     if led is not None:
         at = bounded.links[table, ident, led]

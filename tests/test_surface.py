@@ -97,10 +97,10 @@ def _lines_of_code(path: Path) -> int:
 def test_the_trusted_core_can_be_read_in_an_afternoon():
     """The aim is about 1,000 lines; it stands at some 1,870 with the ledger (220), the records of a release, of
     questions and of answers (90), unit sums, in memory and in engines (140), second moments within units (110), and
-    what the row before each says (30).
+    what the row before each says (30), and which keys are null by what their row says (5).
     """
     sizes = {p.name: _lines_of_code(p) for p in (SOURCES / "privacy").glob("*.py") if p.name not in HELD_BY_CLIENTS}
-    assert sum(sizes.values()) <= 1875, sizes
+    assert sum(sizes.values()) <= 1880, sizes
     assert max(sizes.values()) <= 245, sizes
 
 

@@ -105,7 +105,7 @@ _release = _in("release.py", CURATOR)
 
 _MOVES = "down, up = removed + staying.lost + staying.moved, gained + staying.moved"
 _DEGREE = "return 2 * (self._replaced(child) + relinked)"
-_PRESENCE = "return staying.gained + staying.lost + staying.moved"
+_RELINKED = "return staying.gained + staying.lost + staying.moved"
 
 MUTATIONS = (
     # -- promise ---------------------------------------------------------------------------------------------------
@@ -365,17 +365,39 @@ MUTATIONS = (
         "what two derived columns move does not add up",
     ),
     _calculus(
-        "presence gained", _PRESENCE, _PRESENCE.replace("staying.gained + ", ""), "a link that appears moves nothing"
+        "links gained",
+        _RELINKED,
+        _RELINKED.replace("staying.gained + ", ""),
+        "a link that appears lets no row repeat another",
+        REPEATED,
     ),
     _calculus(
-        "presence lost", _PRESENCE, _PRESENCE.replace("staying.lost + ", ""), "a link that disappears moves nothing"
+        "links lost",
+        _RELINKED,
+        _RELINKED.replace("staying.lost + ", ""),
+        "a link that disappears lets no row repeat another",
+        REPEATED,
     ),
     _calculus(
         "presence moved",
-        _PRESENCE,
-        _PRESENCE.replace(" + staying.moved", ""),
+        _RELINKED,
+        _RELINKED.replace(" + staying.moved", ""),
         "a link that changes moves nothing",
         RECORD,
+    ),
+    _promise(
+        "presence under record",
+        'return self.neighbours == "entity" and self.is_linking(table, key)',
+        "return self.is_linking(table, key)",
+        "a row that a changed record takes from another keeps its key",
+        RECORD,
+    ),
+    _bounding(
+        "presence of what leads nowhere",
+        "if self.promise.says_itself(name, key)",
+        "if False",
+        "whether a link is lost or gained shows, and is charged as the row's own",
+        ENGINE,
     ),
     _calculus(
         "repetition by one side",
@@ -778,8 +800,8 @@ MUTATIONS = (
     ),
     _bounding(
         "shared rows beyond the bound",
-        "rows[self._link_column(name, key)].isnull()))",
-        "rows[self._link_column(name, key)].isnull(), rows.rid < 0))",
+        "& rows[self._link_column(name, key)].isnull())",
+        "& rows[self._link_column(name, key)].isnull() & (rows.rid < 0))",
         "rows count that have no place with their second unit",
         BLANKED,
     ),

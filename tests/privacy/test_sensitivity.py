@@ -329,6 +329,21 @@ def test_attained_degrees():
     )
 
 
+def test_attained_presence():
+    """Whether a row names another one is its own affair, however many lead to the row that goes (5 here)."""
+    promise = _rated(3, 5)
+    rows: Rows = {
+        "users": {i: {"x": 0} for i in range(3)},
+        "movies": {0: {"x": 0}},
+        "ratings": {i: {"user": max(i - 2, 0), "movie": 0, "x": 0} for i in range(5)},
+    }
+    view = View.of_table("ratings", ("?movie",))
+    assert movement(promise, view, ("?movie",), "movies").l2 == 0
+    order = {(t, i): float(i) for t in rows for i in rows[t]}
+    assert count(bound(rows, promise, order), promise, view, ("?movie",)) == {(1,): 5}
+    _attains(promise, rows, _gone(promise, rows, "users", 0), view, ("?movie",), "users", l1=3, l2=3)
+
+
 def test_attained_repetition():
     d = 2
     promise = _rated(d, 2)

@@ -127,8 +127,7 @@ class Bounding:
     def _check_targets(self, name: str, key: ForeignKey) -> None:
         table = self.promise.database[name]
         rows = self._follow(table, key, self.raw(name), self.kept(key.target), "rid", "target")
-        given = [rows[self._c(table, c)].notnull() for c in key.columns]
-        if self._any(rows.filter(rows.target.isnull(), *given)):
+        if self._any(rows.filter(rows.target.isnull(), self._named(name, key, rows))):
             raise SourceError(
                 f"rows of {name!r} name rows of {key.target!r} by {key.name!r} that are not there; mend the keys"
             )
@@ -253,8 +252,7 @@ class Bounding:
             flags = []
             for key in table.foreign_keys:
                 if self.promise.is_shared(name, key.name):
-                    given = [rows[self._c(table, c)].notnull() for c in key.columns]
-                    flags.append(ibis.and_(*given, rows[self._link_column(name, key)].isnull()))
+                    flags.append(self._named(name, key, rows) & rows[self._link_column(name, key)].isnull())
                 elif self.promise.is_owning(name, key.name) and self.promise.may_blank(key.target):
                     rows = self._marked(rows, "owner", key.target)
                     flags.append(rows.blank.notnull())
@@ -319,6 +317,20 @@ class Bounding:
         by = [rows.time, *self.order(name, rows)]
         before = ibis.ifelse(placed, rows.value.lag().over(group_by=[rows.owner, placed], order_by=by), ibis.null())
         return rows.select("rid", said=rows.value - before if column == order else before)
+
+    def present(self, name: str, key_name: str, linked: Any) -> Any:
+        """Whether rows of :meth:`linked` have a key: lead somewhere by it, or, where that could
+        depend on rows of other units, name a row.
+        """
+        key = self.promise.database[name].key[key_name]
+        return (
+            self._named(name, key, linked)
+            if self.promise.says_itself(name, key)
+            else linked[self._link_column(name, key)].notnull()
+        )
+
+    def _named(self, name: str, key: ForeignKey, rows: Any) -> Any:
+        return ibis.and_(*(rows[self.column_name(name, c)].notnull() for c in key.columns))
 
     # -- pieces ----------------------------------------------------------------------------------------------------
 

@@ -338,7 +338,7 @@ class Counts:
             linked = self._bounding.linked(table)
             link = linked[self._bounding.link_name(table, key)]
             if parse_presence(column):
-                return linked, link.notnull().cast("int32")
+                return linked, self._bounding.present(table, key, linked).cast("int32")
             owned = table in self._bounding.promise.owning
             again = _repeats(linked, link, self._bounding.order(table, linked)) if owned else ibis.literal(False)
             if parse_repetition(column):

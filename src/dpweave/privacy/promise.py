@@ -192,6 +192,10 @@ class Promise:
         stays = self.is_owning(table, key.name) or self.is_shared(table, key.name) or self.is_within(table, key.name)
         return self.is_private(key) and not stays
 
+    def says_itself(self, table: str, key: ForeignKey) -> bool:
+        """Whether ``?key`` goes by what a row says and not by where it leads: a row that dangles is not without it."""
+        return self.neighbours == "entity" and self.is_linking(table, key)
+
     def may_blank(self, table: str) -> bool:
         """Whether rows of ``table`` may be there and count for nothing: by a shared key
         of theirs, or of a row that owns them.

@@ -311,12 +311,13 @@ class _Calculus:
         if (counted := parse_degree(column)) is not None:
             return self._moved_degree(*counted)
         if (name := parse_presence(column)) is not None:
-            return self._moved_presence(table, self.promise.database[table].key[name])
+            key = self.promise.database[table].key[name]
+            return 0 if self.promise.says_itself(table, key) else self._relinked(table, key)
         if (name := parse_repetition(column)) is not None:
             return self._moved_repetition(table, path, self.promise.database[table].key[name])
         return 0
 
-    def _moved_presence(self, table: str, key: ForeignKey) -> int:
+    def _relinked(self, table: str, key: ForeignKey) -> int:
         """Rows whose link by ``key`` appears or disappears: those that :meth:`_along` lets in, out, or about."""
         if not self.promise.is_private(key):
             return 0
@@ -332,7 +333,7 @@ class _Calculus:
         """
         if table in self.promise.public or self.promise.owning.get(table) in (None, key.name):
             raise UsageError(f"{table!r} has no owner whose rows could repeat a target of {key.name!r}")
-        relinked = self._moved_presence(table, key)
+        relinked = self._relinked(table, key)
         record = self.promise.neighbours == "record"
         others = relinked + 2 * self._relationships(table, but=key.name) if record else 0
         return others if (*path, key.name) in self._paths() else others + relinked

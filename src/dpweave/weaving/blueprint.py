@@ -77,17 +77,17 @@ class Blueprint:
         return {name: size / whole[name] if 0 < size < whole[name] else 1.0 for name, size in self.sizes.items()}
 
     def lost_links(self, table: str, key: str) -> float:
-        """Share of the rows without a target by a linking key that have one in truth:
-        its row was cut off by its owner's bound.
+        """Share of the rows without a target by a key that have one in truth: its row was
+        cut off by its owner's bound, and the key goes by where it leads.
 
         Of links to rows of which a share k is kept, a share k is seen. So if s of the
         rows have a target that is seen, about min(s/k, 1) have one.
         """
-        target = self.plan.database[table].key[key].target
-        seen = self.share(table, key)
-        if target in self.plan.public or self.plan.promise.is_owning(table, key) or not 0 < seen < 1:
+        foreign, promise, seen = self.plan.database[table].key[key], self.plan.promise, self.share(table, key)
+        if not promise.is_private(foreign) or promise.is_owning(table, key) or not 0 < seen < 1:
             return 0.0
-        return (min(seen / self.kept[target], 1.0) - seen) / (1 - seen)
+        hidden = 0.0 if promise.says_itself(table, foreign) else 1 - self.kept[foreign.target]
+        return (min(seen / (1 - hidden), 1.0) - seen) / (1 - seen)
 
     def degrees_by_code(self, table: str, key: str, codes: IntArray, rng: np.random.Generator) -> IntArray:
         """Draw how many rows of ``table`` lead by ``key`` to rows with these codes of their degree."""
