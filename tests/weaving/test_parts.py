@@ -27,7 +27,7 @@ from dpweave.plan.rules import Determined, Ordered
 from dpweave.schema.database import Column, ForeignKey, Type
 from dpweave.schema.domain import Bins, Opaque
 from dpweave.weaving import parts
-from dpweave.weaving.parts import Part, Parts, SharedRows, Woven, divide
+from dpweave.weaving.parts import EarlierRows, Part, Parts, WeavingJob, Woven, divide
 from tests.weaving.test_weaver import ID, KIND, assert_keys_hold, frame, key, number
 
 if TYPE_CHECKING:
@@ -252,7 +252,7 @@ class Weaving:
         self.model = model
 
     def whole(self, *, scale: float, seed: int) -> dict[str, pa.Table]:
-        (only,) = self.model._weave(scale, seed, 1, frozenset(), None)
+        (only,) = self.model._weave(WeavingJob(scale, seed, 1, frozenset()), None)
         return dict(only.tables)
 
 
@@ -461,15 +461,16 @@ def test_shares_add_up() -> None:
 
 
 def test_numbering_goes_on() -> None:
-    shared_rows = SharedRows()
+    earlier = EarlierRows()
     rng = np.random.default_rng(2)
     counted = np.zeros(10, dtype=np.int64)
     for _ in range(5):
         group = rng.integers(0, 10, 12)
-        assert (shared_rows.reached(("t", "nr"), group) == counted[group]).all()
-        assert (shared_rows.reached(("t", "other"), group) == 0).all()
-        shared_rows.count(("t", "nr"), group)
+        assert (earlier.reached(("t", "nr"), group) == counted[group]).all()
+        assert (earlier.reached(("t", "other"), group) == 0).all()
+        earlier.add(EarlierRows(numbers={("t", "nr"): np.unique(group, return_counts=True)}))
         counted += np.bincount(group, minlength=10)
+        assert earlier.furthest(("t", "nr")) == counted.max()
 
 
 def broken(times: int, table: pa.Table) -> Iterator[Woven]:

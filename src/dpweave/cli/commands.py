@@ -188,13 +188,16 @@ def sample(
     ],
     scale: ScaleOption = 1.0,
     seed: SeedOption = 0,
+    workers: Annotated[
+        int, typer.Option(min=1, help="Processes that weave parts of a large copy, each in memory of its own.")
+    ] = 1,
     force: ForceOption = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Draw a synthetic database from a model, for free.
 
-    Sampling costs no budget. The same seed gives the same rows.
+    Sampling costs no budget. The same seed gives the same rows, however many workers weave them.
     """
     from dpweave.engines.writing import require_free
     from dpweave.model.model import load
@@ -203,7 +206,7 @@ def sample(
     loaded = load(model)
     require_free(out, overwrite=force, database=loaded.plan.database)
     with interruptible(out):
-        copy = _sample_and_write(loaded, out, scale=scale, seed=seed, force=force, quiet=quiet)
+        copy = _sample_and_write(loaded, out, scale=scale, seed=seed, workers=workers, force=force, quiet=quiet)
     if as_json:
         say_json(
             {
@@ -510,12 +513,14 @@ def demo(
 # -- shared steps ------------------------------------------------------------------------------------------------------
 
 
-def _sample_and_write(model: Any, out: str, *, scale: float, seed: int, force: bool, quiet: bool) -> SyntheticDatabase:
+def _sample_and_write(
+    model: Any, out: str, *, scale: float, seed: int, force: bool, quiet: bool, workers: int = 1
+) -> SyntheticDatabase:
     from dpweave.progress import reporter
 
     steps = reporter(not quiet)
     with steps.step("sample"):
-        copy: SyntheticDatabase = model.sample(scale=scale, seed=seed, progress=steps.inside)
+        copy: SyntheticDatabase = model.sample(scale=scale, seed=seed, workers=workers, progress=steps.inside)
     with steps.step("write"):
         copy.write(out, overwrite=force, progress=steps.inside)
     return copy

@@ -84,7 +84,7 @@ def spooled(source: Source, database: Database) -> Iterator[SpooledTables]:
                     for batch in source.read(table.name):
                         writer.write_batch(batch)
                         rows += batch.num_rows
-                spools[table.name] = Spool(path, rows)
+                spools[table.name] = Spool((path,), rows)
         except OSError as error:
             raise TargetError(f"there is no room for temporary files: {error.strerror or 'disk full'}") from None
         yield SpooledTables(spools)

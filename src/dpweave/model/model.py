@@ -30,7 +30,7 @@ from dpweave.tables.base import restore
 from dpweave.tables.owned_row_counts import degree_histogram, joined
 from dpweave.weaving.blueprint import Blueprint
 from dpweave.weaving.known_links import KnownLinks
-from dpweave.weaving.parts import Part, Parts, SharedRows, Woven, divide
+from dpweave.weaving.parts import Part, Parts, SharedRows, WeavingJob, Woven, divide
 from dpweave.weaving.weaver import Weaver
 
 if TYPE_CHECKING:
@@ -106,12 +106,18 @@ class Model:
         return self.blueprint.public
 
     def sample(
-        self, scale: float = 1.0, seed: int = 0, *, progress: Callable[[str, float], None] | None = None
+        self,
+        scale: float = 1.0,
+        seed: int = 0,
+        *,
+        workers: int = 1,
+        progress: Callable[[str, float], None] | None = None,
     ) -> SyntheticDatabase:
         """Draw a synthetic database, ``scale`` times the size of the real one. Free; the same seed gives the same.
 
         A large one is woven part by part when it is written, so that memory does not
-        grow with it; looking at one of its tables puts all of it into memory.
+        grow with it; looking at one of its tables puts all of it into memory. ``workers`` is how many processes weave
+        parts at the same time, each in memory of its own; the database is the same.
         ``progress`` is told the relation that is wired and the share of them that was.
         """
         from dpweave.model.synthetic_database import SyntheticDatabase
@@ -120,34 +126,56 @@ class Model:
             raise UsageError(f"scale must be a positive number, not {scale!r}")
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
             raise UsageError(f"seed must be a whole number of at least 0, not {seed!r}")
+        if isinstance(workers, bool) or not isinstance(workers, (int, np.integer)) or workers < 1:
+            raise UsageError(f"workers must be a whole number of at least 1, not {workers!r}")
         require_faker(self.plan.placeholders)
-        with self._blaming_its_file():
+        with self.blaming_its_file():
             count, common = divide(self.plan, self.blueprint.expected_rows(scale))
         tell = progress if count == 1 else None  # parts are woven, and tell of it, when they are written
+        job = WeavingJob(float(scale), int(seed), count, common)
         parts = Parts(
-            lambda: self._weave(float(scale), int(seed), count, common, tell), self.plan.database.names, count
+            lambda: self._weave(job, tell),
+            self.plan.database.names,
+            count,
+            kept=None if workers == 1 else lambda folder: self._weave_with(int(workers), job, folder),
         )
         return SyntheticDatabase(self.plan.database, parts if count > 1 else parts.gathered, parts.repairs)
 
-    def _weave(
-        self, scale: float, seed: int, count: int, common: frozenset[str], tell: Callable[[str, float], None] | None
-    ) -> Iterator[Woven]:
+    def _weave(self, job: WeavingJob, tell: Callable[[str, float], None] | None) -> Iterator[Woven]:
         """Weave all parts in order; none is held while the next one is made."""
-        known, shared_rows = KnownLinks(self.plan.compile(), self.release, self.fits, tell), SharedRows(common)
+        known, shared_rows = KnownLinks(self.plan.compile(), self.release, self.fits, tell), SharedRows(job.common)
+        return (self._woven(job, index, known, shared_rows) for index in range(job.count))
 
-        def weave(part: Part) -> Woven:
-            with self._blaming_its_file():
-                weaver = Weaver(
-                    self.blueprint, scale=scale, seed=seed, fits=self.fits, part=part, shared_rows=shared_rows
-                )
-                for unlinked in weaver.wire():
-                    known.link(unlinked)
-                return Woven(weaver.tables(), weaver.repairs)
+    def _woven(self, job: WeavingJob, index: int, known: KnownLinks, shared_rows: SharedRows) -> Woven:
+        with self.blaming_its_file():
+            weaver = self.wired(job, index, known, shared_rows)
+            return Woven(weaver.tables(), weaver.repairs)
 
-        return (weave(Part(index, count)) for index in range(count))
+    def wired(self, job: WeavingJob, index: int, known: KnownLinks, shared_rows: SharedRows) -> Weaver:
+        """Wire one part, whose rows are still to be made."""
+        part = Part(index, job.count)
+        weaver = Weaver(
+            self.blueprint, scale=job.scale, seed=job.seed, fits=self.fits, part=part, shared_rows=shared_rows
+        )
+        for unlinked in weaver.wire():
+            known.link(unlinked)
+        return weaver
+
+    def _weave_with(self, workers: int, job: WeavingJob, folder: Path) -> Iterator[Woven]:
+        """Weave the first part, on which all others rest, and have these woven by processes into files of a folder."""
+        from dpweave.engines.spill import keep_part
+        from dpweave.model.part_workers import woven_by_workers
+
+        known, shared_rows = KnownLinks(self.plan.compile(), self.release, self.fits), SharedRows(job.common)
+        first = self._woven(job, 0, known, shared_rows)
+        yield Woven(keep_part(first.tables, self.plan.database, folder, 0), first.repairs)
+        del first
+        file = folder / "model.dpw"
+        _write(file, _entries(replace(self, fits=known.fits)))
+        yield from woven_by_workers(workers, job, shared_rows, model=file, loaded_from=self.file, plan=self.plan)
 
     @contextmanager
-    def _blaming_its_file(self) -> Iterator[None]:
+    def blaming_its_file(self) -> Iterator[None]:
         """Say of a model from a file that it cannot be sampled, where numbers in it fit nothing that a fit leaves."""
         try:
             yield
@@ -225,6 +253,13 @@ def load(path: str | Path) -> Model:
         raise ModelFileError(
             f"the model {path} lacks parts that this dpweave needs; it was damaged or written by another version"
         ) from error
+
+
+def weave_parts() -> None:
+    """Weave parts of a copy for the process that started this one; see :mod:`dpweave.model.part_workers`."""
+    from dpweave.model.part_workers import main
+
+    main(lambda path, blamed: replace(load(path), file=blamed))
 
 
 def _write(path: Path, entries: Mapping[str, bytes]) -> None:

@@ -67,6 +67,6 @@ class SyntheticDatabase(Mapping[str, Any]):
         from dpweave.engines.spill import spilled
 
         require_free(target, overwrite=overwrite)
-        parts, count = self.tables.stream(), self.tables.count
+        parts, count = self.tables.stream, self.tables.count
         with spilled(self.schema, parts, beside=target, count=count, progress=progress) as streams:
             write(self.schema, streams, target, overwrite=overwrite, progress=progress)

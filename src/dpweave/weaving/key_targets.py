@@ -279,7 +279,10 @@ def keep_numbered(state: WeavingState, name: str) -> None:
     values = Values(state)
     for column in values.numbered_within(name):
         most = room(state.plan.database[name].column[column])
-        if most is not None:
+        if most is None:
+            continue
+        largest = int(values.numbers_here(name, column).max(initial=0))
+        if not state.shared_rows.hopes_to_fit((name, column), largest, most):
             state.keep(name, values.numbers(name, column) < most)
 
 

@@ -30,7 +30,8 @@ class KnownLinks:
         self._plan = plan
         self._release = release
         self._progress = progress
-        self._fits = dict(fits)
+        self.fits = dict(fits)
+        """What was fitted, by (table, key)."""
 
     def link(self, unlinked: Unlinked) -> None:
         """Give a relation its links; none where nothing was measured."""
@@ -47,7 +48,7 @@ class KnownLinks:
         if not isinstance(method, Refittable):
             unlinked.pairs = method.wire(problem, measured, rng=rng, degrees=degrees)
             return
-        if at not in self._fits:
-            self._fits[at] = method.fit(problem, measured, rng=rng, degrees=degrees)
-        unlinked.fit = self._fits[at]
+        if at not in self.fits:
+            self.fits[at] = method.fit(problem, measured, rng=rng, degrees=degrees)
+        unlinked.fit = self.fits[at]
         unlinked.pairs = method.draw(unlinked.fit, problem, rng=rng, degrees=degrees)

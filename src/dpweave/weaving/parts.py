@@ -4,8 +4,8 @@ A database of more than :data:`PART_VALUES` values is divided into parts of abou
 rows of every **divided** table, linked among themselves. Tables that are small, or cannot be divided, are **common**:
 they are woven whole, with the first part, and the rows of every part may lead to them, as they may to public tables.
 What one part must know of the parts before it is in the :class:`SharedRows`: how many rows there are, how far numbering
-has come inside keys that hold a common row, and which values a rule has settled. A fit learns links from such a part,
-too (:func:`pilot`).
+has come inside keys that hold a common row, and which values a rule has settled. A part can be wired before that is
+known. A fit learns links from such a part, too (:func:`pilot`).
 
 A database of one part is woven as if there were none of this.
 """
@@ -21,6 +21,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from pathlib import Path
 
     import pyarrow as pa
 
@@ -77,6 +78,16 @@ class Part:
 
 
 @dataclass(frozen=True)
+class WeavingJob:
+    """A database to be woven in parts."""
+
+    scale: float
+    seed: int
+    count: int
+    common: frozenset[str]
+
+
+@dataclass(frozen=True)
 class OwnedRows:
     """How many rows each owner has by one key in all parts, and at which part sharing them out begins."""
 
@@ -86,6 +97,49 @@ class OwnedRows:
     def of(self, owners: Any) -> OwnedRows:
         """Return the same for these of the owners, by position or by a mask."""
         return OwnedRows(self.degrees[owners], self.starts[owners])
+
+
+@dataclass
+class EarlierRows:
+    """What a part must know of those before it, once they are wired: how many rows they have, how far numbers came."""
+
+    rows: dict[str, int] = field(default_factory=dict)
+    """Rows of each table in the parts so far."""
+    numbers: dict[tuple[str, str], tuple[IntArray, IntArray]] = field(default_factory=dict)
+    """For numbered columns, the groups they are numbered within and how far each has come."""
+    settled: dict[str, dict[tuple[Any, ...], Any]] = field(default_factory=dict)
+    """Values that rules have settled."""
+
+    def reached(self, what: tuple[str, str], group: IntArray) -> IntArray:
+        """How far the group of each row has come.
+
+        >>> earlier = EarlierRows()
+        >>> earlier.add(EarlierRows(numbers={("t", "nr"): (np.array([5, 7]), np.array([2, 1]))}))
+        >>> earlier.reached(("t", "nr"), np.array([7, 5, 9]))
+        array([1, 2, 0])
+        """
+        known, reached = self.numbers.get(what, (np.array([-1]), np.array([0])))
+        at = np.minimum(np.searchsorted(known, group), len(known) - 1)
+        return np.asarray(np.where(known[at] == group, reached[at], 0))
+
+    def furthest(self, what: tuple[str, str]) -> int:
+        """How far any number of a column has come at most."""
+        return max(self.rows.get(what[0], 0), int(self.numbers[what][1].max(initial=0)) if what in self.numbers else 0)
+
+    def leave_room(self, hopes: Mapping[tuple[str, str], tuple[int, int]]) -> bool:
+        """Whether columns whose largest number and its end are known hold the numbers of a part behind these."""
+        return all(self.furthest(what) + largest < most for what, (largest, most) in hopes.items())
+
+    def add(self, part: EarlierRows) -> None:
+        """Count in the rows and numbers of the part after these; what it settled is in the same ``settled``."""
+        for name, rows in part.rows.items():
+            self.rows[name] = self.rows.get(name, 0) + rows
+        for what, (group, times) in part.numbers.items():
+            known, reached = self.numbers.get(what, (np.array([-1]), np.array([0])))
+            every, place = np.unique(np.concatenate([known, group]), return_inverse=True)
+            total = np.bincount(place[len(known) :], weights=times, minlength=len(every)).astype(np.int64)
+            total[place[: len(known)]] += reached
+            self.numbers[what] = every, total
 
 
 @dataclass
@@ -101,32 +155,32 @@ class SharedRows:
     """Links of public and common tables, which lead to such tables alone."""
     owned: dict[tuple[str, str], OwnedRows] = field(default_factory=dict)
     """How many rows owners in common tables have in all parts."""
-    rows: dict[str, int] = field(default_factory=dict)
-    """Rows of each table in the parts so far."""
-    settled: dict[str, dict[tuple[Any, ...], Any]] = field(default_factory=dict)
-    """Values that rules have settled."""
-    numbers: dict[tuple[str, str], tuple[IntArray, IntArray]] = field(default_factory=dict)
-    """For numbered columns, the groups they are numbered within and how far each has come."""
+    wait: Callable[[], EarlierRows] | None = None
+    """Where the parts before are woven at the same time: waits until it is known what they are."""
+    hopes: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+    """For numbered columns, the largest number within this part and where numbers must end: checked later."""
+    _earlier: EarlierRows = field(default_factory=EarlierRows)
 
-    def reached(self, what: tuple[str, str], group: IntArray) -> IntArray:
-        """How far the group of each row has come in the parts before.
+    @property
+    def earlier(self) -> EarlierRows:
+        """The parts before."""
+        if self.wait is not None:
+            self._earlier, self.wait = self.wait(), None
+        return self._earlier
 
-        >>> shared_rows = SharedRows()
-        >>> shared_rows.count(("t", "nr"), np.array([5, 5, 7]))
-        >>> shared_rows.reached(("t", "nr"), np.array([7, 5, 9]))
-        array([1, 2, 0])
+    def know(self, earlier: EarlierRows) -> None:
+        """Say what the parts before are; nobody waits then."""
+        self._earlier, self.wait = earlier, None
+
+    def hopes_to_fit(self, what: tuple[str, str], largest: int, most: int) -> bool:
+        """Take for granted, rather than wait, that the numbers of a column stay below ``most`` behind earlier parts.
+
+        Whoever lets this part go on sees whether they do.
         """
-        known, reached = self.numbers.get(what, (np.array([-1]), np.array([0])))
-        at = np.minimum(np.searchsorted(known, group), len(known) - 1)
-        return np.asarray(np.where(known[at] == group, reached[at], 0))
-
-    def count(self, what: tuple[str, str], group: IntArray) -> None:
-        """Count a part's rows in."""
-        known, reached = self.numbers.get(what, (np.array([-1]), np.array([0])))
-        every, place = np.unique(np.concatenate([known, group]), return_inverse=True)
-        total = np.bincount(place[len(known) :], minlength=len(every))
-        total[place[: len(known)]] += reached
-        self.numbers[what] = every, total
+        if self.wait is not None and largest < most:
+            before, _ = self.hopes.get(what, (0, 0))
+            self.hopes[what] = max(before, largest), most
+        return self.wait is not None and largest < most
 
 
 def divide(plan: Plan, rows: Mapping[str, float]) -> tuple[int, frozenset[str]]:
@@ -187,9 +241,9 @@ def _only_leads_to(table: Table, unique: tuple[str, ...], whole: set[str]) -> bo
 
 @dataclass(frozen=True)
 class Woven:
-    """One part: its rows by table, and how many of them had to change so that each declared rule holds."""
+    """One part: its rows by table, perhaps in files, and how many had to change so that each declared rule holds."""
 
-    tables: Mapping[str, pa.Table]
+    tables: Mapping[str, Any]
     repairs: Mapping[str, int]
 
 
@@ -198,8 +252,15 @@ class Parts(Mapping[str, Any]):
     whole if a table is asked for.
     """
 
-    def __init__(self, weave: Callable[[], Iterable[Woven]], names: Iterable[str], count: int) -> None:
-        self._weave = weave
+    def __init__(
+        self,
+        weave: Callable[[], Iterable[Woven]],
+        names: Iterable[str],
+        count: int,
+        *,
+        kept: Callable[[Path], Iterable[Woven]] | None = None,
+    ) -> None:
+        self._weave, self._kept = weave, kept
         self._names = tuple(names)
         self.count = count
         self.rows: dict[str, int] = {}
@@ -216,11 +277,14 @@ class Parts(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self._names)
 
-    def stream(self) -> Iterator[Mapping[str, pa.Table]]:
-        """Weave all parts anew, in order. Every table is in at least one of them."""
+    def stream(self, folder: Path | None = None) -> Iterator[Mapping[str, Any]]:
+        """Weave all parts anew, in order. Every table is in at least one of them.
+
+        Where others weave them, their rows are in files in ``folder``.
+        """
         rows: dict[str, int] = dict.fromkeys(self._names, 0)
         repairs: dict[str, int] = {}
-        for part in self._weave():
+        for part in self._weave() if self._kept is None or folder is None else self._kept(folder):
             for name in part.tables:
                 rows[name] += part.tables[name].num_rows
             for rule, changed in part.repairs.items():

@@ -80,7 +80,7 @@ class Values:
 
     def _through(self, name: str) -> IntArray:
         """Number the rows of a table through all parts."""
-        return self._state.shared_rows.rows.get(name, 0) + np.arange(self._state.rows[name])
+        return self._state.shared_rows.earlier.rows.get(name, 0) + np.arange(self._state.rows[name])
 
     def _made_up(
         self, name: str, column: str, number: IntArray, *, null: np.ndarray[Any, Any], unique: bool
@@ -142,15 +142,20 @@ class Values:
 
     def numbers(self, name: str, column: str) -> IntArray:
         """Number of each row, in a column that is numbered to keep a key unique."""
-        state = self._state
-        keys = [k for k in self.numbered_within(name)[column] if (name, k.name) in state.links]
-        number = self._through(name)
-        if keys:
-            number = running_number(state.labels(name, keys)[0])
-            places = state.places(name, keys)
-            if places is not None:
-                number += state.shared_rows.reached((name, column), places)
-        return number
+        state, number = self._state, self.numbers_here(name, column)
+        keys = self._within(name, column)
+        if not keys:
+            return number + state.shared_rows.earlier.rows.get(name, 0)
+        places = state.places(name, keys)
+        return number if places is None else number + state.shared_rows.earlier.reached((name, column), places)
+
+    def numbers_here(self, name: str, column: str) -> IntArray:
+        """The same as if there were no parts before."""
+        keys = self._within(name, column)
+        return running_number(self._state.labels(name, keys)[0]) if keys else np.arange(self._state.rows[name])
+
+    def _within(self, name: str, column: str) -> list[ForeignKey]:
+        return [k for k in self.numbered_within(name)[column] if (name, k.name) in self._state.links]
 
     def numbered_within(self, name: str) -> Mapping[str, list[ForeignKey]]:
         """The columns of a table that are numbered, with the foreign keys whose targets they are numbered within."""

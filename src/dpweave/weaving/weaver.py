@@ -22,6 +22,7 @@ from dpweave.weaving.key_targets import (
     separate,
 )
 from dpweave.weaving.link_problems import LinkProblems, Unlinked
+from dpweave.weaving.parts import EarlierRows
 from dpweave.weaving.state import WeavingState
 from dpweave.weaving.unit_composition import bring_siblings, make_room, move_in, shuffle_among_alike
 from dpweave.weaving.values import Values
@@ -82,29 +83,35 @@ class Weaver:
                 made[name] = pa.table({c.name: values.column(name, c.name) for c in table.columns})
         done = state.ready if state.part.index else {}
         rules = [rule for rule in self._plan.constraints if rule.table not in done]
-        self.repairs |= obey(rules, made, state.links, self._plan.database, settled=state.shared_rows.settled)
+        self.repairs |= obey(rules, made, state.links, self._plan.database, settled=state.shared_rows.earlier.settled)
         tables = {name: made[name] for name in self._plan.database.names if name not in done}
-        self._pass_on(tables, values)
+        self._pass_on(tables)
         return tables
 
-    def _pass_on(self, tables: Mapping[str, pa.Table], values: Values) -> None:
+    def counted(self) -> EarlierRows:
+        """What later parts must know of this one, once all is wired."""
+        state, values = self._state, Values(self._state)
+        found = EarlierRows({name: state.rows[name] for name in self._plan.promise.private if name not in state.ready})
+        for name in found.rows:
+            for column, keys in values.numbered_within(name).items() if name not in state.shared_rows.common else ():
+                places = state.places(name, keys) if keys else None
+                if places is not None:
+                    found.numbers[name, column] = np.unique(places, return_counts=True)
+        return found
+
+    def _pass_on(self, tables: Mapping[str, pa.Table]) -> None:
         """Leave to later parts what they must know of this one."""
         state, shared_rows = self._state, self._state.shared_rows
         for (table, key), owned in state.owned.items():
             if self._plan.database[table].key[key].target in shared_rows.common:
                 shared_rows.owned[table, key] = owned
-        for name, table in tables.items():
-            shared_rows.rows[name] = shared_rows.rows.get(name, 0) + table.num_rows
+        for name in tables:
             if name in shared_rows.common:
-                shared_rows.tables[name] = table
+                shared_rows.tables[name] = tables[name]
             if name in shared_rows.common or name in self._plan.public:
                 shared_rows.codes[name] = state.codes[name]
                 shared_rows.links |= {at: links for at, links in state.links.items() if at[0] == name}
-            else:
-                for column, keys in values.numbered_within(name).items():
-                    places = state.places(name, keys) if keys else None
-                    if places is not None:
-                        shared_rows.count((name, column), places)
+        shared_rows.earlier.add(self.counted())
 
     def wire(self) -> Iterator[Unlinked]:
         """Draw rows and give every foreign key its targets, by position. Yields each
