@@ -77,6 +77,7 @@ def refit(model: Model, plan: Plan | None = None, *, progress: bool | Callable[[
         model.answers,
         asked=model.asked or model.plan,
         lineage=(*model.lineage, step),
+        written=model.written,
     )
 
 

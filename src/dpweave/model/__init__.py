@@ -2,6 +2,7 @@
 
 Lives here:
   - ``model``: the public class ``Model``, and ``load``. ``file_format``: the entries of a model file.
+  - ``own_words``: what digests are of, in the words of the version that wrote a model.
   - ``verification``: whether a certificate is true, worked out from the release.
   - ``extension``: two fits of one database as one release, and their total.
   - ``synthetic_database``: what ``Model.sample`` returns, and how it is written.

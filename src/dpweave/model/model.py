@@ -21,7 +21,8 @@ from dpweave.errors import ModelFileError, UsageError
 from dpweave.links.link_method import Refittable
 from dpweave.links.relation_model import relation_model
 from dpweave.measure.answers import averaged
-from dpweave.model.file_format import _ipc, _pack, _release_from_dict, _table, _unpack, release_to_dict
+from dpweave.model.file_format import _ipc, _pack, _release_from_dict, _table, _unpack
+from dpweave.model.own_words import ASKED, CERTIFICATE, RELEASE, counts_of, own_words, written_in
 from dpweave.plan.plan import Plan
 from dpweave.privacy.certificate import Certificate
 from dpweave.schema.domain import presence, repetition
@@ -72,6 +73,8 @@ class Model:
     """How it came from the model of that fit: one entry for every time it was learned again."""
     file: Path | None = field(default=None, compare=False, repr=False)
     """The file that it was loaded from, which a stranger may have written."""
+    written: Mapping[str, bytes] = field(default_factory=dict, compare=False, repr=False)
+    """What its digests are of, in the words of the version that wrote it (``model.own_words``)."""
 
     @property
     def plan(self) -> Plan:
@@ -242,9 +245,10 @@ def load(path: str | Path) -> Model:
     try:
         manifest = json.loads(entries["manifest.json"])
         if manifest["format"] != FORMAT:
+            wrote = json.loads(entries[CERTIFICATE])["versions"]["dpweave"]
             raise ModelFileError(
-                f"the model {path} has format {manifest['format']!r}; this dpweave reads format {FORMAT}: sample from"
-                " it with the version that wrote it"
+                f"the model {path} has format {manifest['format']!r} and this dpweave reads format {FORMAT}: sample"
+                f" from it, or refit it, with the version that wrote it, dpweave {wrote}"
             )
         return replace(_from_entries(manifest, entries), file=Path(path))
     except ModelFileError:
@@ -296,9 +300,7 @@ def _read(path: Path) -> dict[str, bytes]:
 def _entries(model: Model) -> dict[str, bytes]:
     states = {name: fitted.state() for name, fitted in model.tables.items()}
     arrays = {f"tables/{t}/{k}": v for t, (_, found) in states.items() for k, v in found.items()}
-    arrays |= {f"measured/{i}": m.marginal.counts for i, m in enumerate(model.release.measured)}
-    arrays |= {f"bagged/{i}": b.noisy.counts for i, b in enumerate(model.release.summed_by_unit)}
-    arrays |= {f"moments/{i}": m.noisy.values for i, m in enumerate(model.release.moments)}
+    arrays |= counts_of(model.release)
     arrays |= {f"popularity/{t}/{k}": v for (t, k), v in model.blueprint.popularity.items()}
     links = []
     for i, (at, fit) in enumerate(model.fits.items()):
@@ -314,15 +316,16 @@ def _entries(model: Model) -> dict[str, bytes]:
         "links": links,
         "popularity": [list(at) for at in model.blueprint.popularity],
     }
+    words = own_words(model.release, model.certificate, model.certified_plan, written=model.written)
     entries = {
         "manifest.json": json.dumps(manifest, indent=1).encode(),
-        "plan.toml": model.plan.to_toml().encode(),
-        "certificate.json": model.certificate.to_json().encode(),
-        "release.json": json.dumps(release_to_dict(model.release), indent=1, default=str).encode(),
+        "plan.toml": words[ASKED] if model.asked is None else model.plan.to_toml().encode(),
+        CERTIFICATE: words[CERTIFICATE],
+        RELEASE: words[RELEASE],
         "arrays.arrow": _pack(arrays),
     }
     if model.asked is not None:
-        entries["asked.toml"] = model.asked.to_toml().encode()
+        entries[ASKED] = words[ASKED]
         entries["lineage.json"] = json.dumps([dict(step) for step in model.lineage], indent=1).encode()
     return entries | {f"public/{i}.arrow": _ipc(t) for i, t in enumerate(model.public.values())}
 
@@ -338,7 +341,7 @@ def _from_entries(manifest: dict[str, Any], entries: dict[str, bytes]) -> Model:
     for i, entry in enumerate(manifest.get("links", ())):  # older files have none: links are then fitted again
         table, key = entry["relation"]
         fits[table, key] = _method(plan.compile(), (table, key)).restore(entry["state"], _under(arrays, f"links/{i}/"))
-    release = _release_from_dict(json.loads(entries["release.json"]), arrays, plan.database)
+    release = _release_from_dict(json.loads(entries[RELEASE]), arrays, plan.database)
     blueprint = Blueprint(
         plan=plan,
         sizes=manifest["sizes"],
@@ -351,12 +354,13 @@ def _from_entries(manifest: dict[str, Any], entries: dict[str, bytes]) -> Model:
     )
     return Model(
         blueprint,
-        certificate=Certificate.from_json(entries["certificate.json"].decode()),
+        certificate=Certificate.from_json(entries[CERTIFICATE].decode()),
         release=release,
         mechanisms={t: entry["mechanism"] for t, entry in manifest["tables"].items()},
         fits=fits,
-        asked=Plan.from_toml(entries["asked.toml"].decode()) if "asked.toml" in entries else None,
+        asked=Plan.from_toml(entries[ASKED].decode()) if ASKED in entries else None,
         lineage=tuple(json.loads(entries.get("lineage.json", b"[]"))),
+        written=written_in(entries),
     )
 
 

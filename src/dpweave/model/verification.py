@@ -25,6 +25,7 @@ from dpweave.budget.allocation import declared_costs
 from dpweave.budget.spending import read, whole_lines
 from dpweave.errors import LedgerError
 from dpweave.model.file_format import release_to_dict
+from dpweave.model.own_words import ASKED, CERTIFICATE, RELEASE, counts_of, own_words
 from dpweave.privacy.accounting import Cost, gaussian_rho, round_up, selection_rho
 from dpweave.privacy.noise import threshold_for
 from dpweave.privacy.release import guarantees
@@ -102,31 +103,25 @@ def verify(model: Model, *, ledger: str | Path | None = None) -> Verification:
 
 def bound_certificate(certificate: Certificate, release: Release, plan: Plan) -> Certificate:
     """Return a certificate that names the answers and the plan it is about, and itself, by their digests."""
-    digests = {"answers": answers_digest(release), "plan": plan_digest(plan)}
+    digests = {"answers": answers_digest(release), "plan": hashlib.sha256(plan.to_toml().encode()).hexdigest()}
     bound = replace(certificate, digests=digests)
-    return replace(bound, digests={**digests, "certificate": _certificate_digest(bound)})
+    return replace(bound, digests={**digests, "certificate": _certificate_digest(bound.to_json())})
 
 
-def answers_digest(release: Release) -> str:
-    """Return the digest of every answer in a release, with what was asked."""
-    whole = hashlib.sha256(json.dumps(release_to_dict(release), sort_keys=True, default=str).encode())
-    for counts in (
-        *(m.marginal.counts for m in release.measured),
-        *(b.noisy.counts for b in release.summed_by_unit),
-        *(m.noisy.values for m in release.moments),
-    ):
+def answers_digest(release: Release, *, words: str | None = None) -> str:
+    """Return the digest of every answer in a release, with what was asked: in ``words`` that say it, or in those of
+    this version.
+    """
+    said = release_to_dict(release) if words is None else json.loads(words)
+    whole = hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode())
+    for counts in counts_of(release).values():
         plain = np.asarray(counts, dtype="<f8" if counts.dtype.kind == "f" else "<i8")
         whole.update(repr(plain.shape).encode() + plain.tobytes())
     return whole.hexdigest()
 
 
-def plan_digest(plan: Plan) -> str:
-    """Return the digest of a plan, as it is written."""
-    return hashlib.sha256(plan.to_toml().encode()).hexdigest()
-
-
-def _certificate_digest(certificate: Certificate) -> str:
-    content = json.loads(certificate.to_json())
+def _certificate_digest(words: str) -> str:
+    content = json.loads(words)
     content["digests"].pop("certificate", None)
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
@@ -348,10 +343,11 @@ def _compare_digests(model: Model, found: _Found) -> None:
             "the certificate was made by a version without digests: nothing binds single answers and the plan to it"
         )
         return
+    words = own_words(model.release, model.certificate, model.certified_plan, written=model.written)
     ours = {
-        "answers": answers_digest(model.release),
-        "plan": plan_digest(model.certified_plan),
-        "certificate": _certificate_digest(model.certificate),
+        "answers": answers_digest(model.release, words=words[RELEASE].decode()),
+        "plan": hashlib.sha256(words[ASKED]).hexdigest(),
+        "certificate": _certificate_digest(words[CERTIFICATE].decode()),
     }
     for name, digest in ours.items():
         found.require(said.get(name) == digest, f"the {name} in this model changed after the certificate was made")
