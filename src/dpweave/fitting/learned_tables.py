@@ -7,16 +7,23 @@ from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from dpweave import chosen
 from dpweave.budget.tasks import Task, favoured
 from dpweave.errors import PlanError
 from dpweave.fitting.rule_structure import with_dependencies
-from dpweave.measure.answers import counted
+from dpweave.measure.answers import averaged, counted, onto
+from dpweave.schema.codec import Codec
 from dpweave.schema.domain import Learn, parse_degree, size
 from dpweave.tables.aim import MAX_TRIPLES
-from dpweave.tables.base import Learner, Structure
+from dpweave.tables.base import Learner, StructuralZero, Structure
+from dpweave.tables.session import require_structure
 from dpweave.tables.woven import seen_through_links
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from dpweave.plan.compiled import CompiledPlan
     from dpweave.plan.plan import Plan
     from dpweave.privacy.release import Release
@@ -30,8 +37,35 @@ def learn_table(
     """Learn a table from everything that ``release`` says of it. ``known`` are its limits and structural zeros."""
     answers, shape = table_answers(plan.compile(), name, release, rows=rows), table_shape(plan.compile(), name)
     known = with_dependencies(plan, name, shape, known, answers, rows=rows)
+    known = without_unseen(plan, name, shape, known, answers)
     known = with_workloads(plan.compile(), name, tuple(shape), replace(known, measured=()))
     return model.learn(answers, shape, rows=rows, structure=known)
+
+
+def without_unseen(
+    plan: Plan, name: str, shape: Mapping[str, int], known: Structure, answers: Sequence[NoisyMarginal]
+) -> Structure:
+    """Rule out nulls, and values beside those that are listed, where counts of them do not stand out of noise.
+
+    Negative counts become none and positive ones stay, so that of what does not occur noise alone would make some.
+    """
+    zeros = []
+    for column in plan.table[name].modelled:
+        domain, about = column.domain, [onto(m, (column.name,)) for m in answers if column.name in m.columns]
+        if column.name not in shape or not about or isinstance(domain, Learn | None):
+            continue
+        codec, found = Codec(column.column, domain), averaged(about)
+        seldom = {codec.unknown_code, codec.null_code} - set(range(codec.listed))
+        rare = [code for code in seldom if found.counts[code] < chosen.SURE * found.sigma]
+        mask = np.isin(np.arange(codec.size), rare)
+        if rare and not mask.all():
+            zeros.append(StructuralZero((column.name,), mask))
+    seen = replace(known, zeros=(*known.zeros, *zeros))
+    try:
+        require_structure(shape, seen)
+    except PlanError:  # rules leave no other row
+        return known
+    return seen
 
 
 def table_answers(plan: CompiledPlan, name: str, release: Release, *, rows: float) -> tuple[NoisyMarginal, ...]:

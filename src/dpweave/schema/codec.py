@@ -56,6 +56,11 @@ class Codec:
         return 0
 
     @property
+    def listed(self) -> int:
+        """Number of codes, from the first on, that stand for values the domain lists."""
+        return len(self.domain.values) if isinstance(self.domain, Categories) else self.domain.cells
+
+    @property
     def null_code(self) -> int:
         """Code of null: the last one, or the first of a column that has none."""
         return self.domain.cells if self.column.nullable else 0
