@@ -88,7 +88,7 @@ AT_THE_TOP: dict[str, str] = {
     "links/relaxed/projections.py": "_SMALL _NEWTON _ROW_STEPS",
     "links/row_types.py": "_DENSE_WIDTH _MOST_NUMBERS _SPARE_NUMBERS",
     "links/wiring/exchange_for_counts.py": "PAIRS _EFFORT MOST_TABLES",
-    "links/wiring/exchange_for_siblings.py": "PAIRS LOOKS_PER_ROW ENOUGH",
+    "links/wiring/exchange_for_siblings.py": "PAIRS CACHED LOOKS_PER_ROW ENOUGH",
     "links/wiring/repeated_pairs.py": "_EFFORT _TURNS",
     "links/wiring/unit_members.py": "BLOCK FIRST",
     "links/wiring/wire.py": "SLICE_LINKS WHOLE_CELLS SLICE_CELLS _AHEAD _AT_ONCE _GOLDEN _RAKE_STEPS _GUESSES",
