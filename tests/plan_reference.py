@@ -184,6 +184,11 @@ KEY: Words = {
     ),
     "within": ("true or false", "Linking: rows lead to rows of their own unit alone.", "within = true"),
     "min_degree": ("whole number", "Owning: the fewest rows that one owner has.", "min_degree = 1"),
+    "order_by": (
+        "column",
+        "Owning: by which rows of one owner come one after the other; a draft guesses one ([recipes](recipes.md)).",
+        'order_by = "came"',
+    ),
 }
 EXTERNAL: Words = {
     "epsilon": ("number", "What its maker declares it cost, where no rho is known.", "epsilon = 1.0"),

@@ -89,6 +89,7 @@ PLAN: dict[str, Any] = {
                     "max_degree": 6,
                     "degree_cap": 50,
                     "min_degree": 1,
+                    "order_by": "score",
                     "degree_edges": [0, 1, 3],
                 },
                 "film": {

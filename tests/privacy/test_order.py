@@ -142,8 +142,9 @@ def _worst(seeds: range) -> float:
                 centres = tuple((c, (1 / n,) * n) for c, n in sizes.items())
                 names = list(sizes)
                 pairs = tuple((a, b) for i, a in enumerate(names) for b in names[i:])
-                asked = UnitMoments(own, centres, pairs, (), 0.5)
-                return counts.unit_moments(view, asked), grid(asked.clip)[1]
+                asked = UnitMoments(world.promise.database[view.base].key[own].target, centres, pairs, (), 0.5)
+                most = world.promise.bounds[view.base, own]
+                return counts.unit_moments(view, asked, most_rows=most), grid(asked.clip)[1]
 
         before, most = moments(world.rows)
         for _, other in list(entity_neighbours(world.rows, world.promise))[:3]:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 SIBLINGS = ":siblings"
 """Ends the names of questions about rows of one owner."""
+ORDER = ":order"
+"""Ends the names of questions about the order of these rows."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,11 @@ def popularity_task(relation: Relation) -> Task:
 def siblings_task(relation: Relation) -> Task:
     """Return the part of that task that asks what rows of one owner have in common."""
     return Task("links", relation.table, f"{relation.key}{SIBLINGS}")
+
+
+def order_task(relation: Relation) -> Task:
+    """Return the part of that task that asks in what order rows of one owner come."""
+    return Task("links", relation.table, f"{relation.key}{ORDER}")
 
 
 def is_category(plan: CompiledPlan, task: Task) -> bool:

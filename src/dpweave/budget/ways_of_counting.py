@@ -51,6 +51,12 @@ def asks_for_siblings(plan: CompiledPlan, relation: Relation) -> bool:
     return several and relation_way(plan.promise, relation) is Way.CENTRED
 
 
+def asks_for_order(plan: CompiledPlan, relation: Relation) -> bool:
+    """Whether it is asked in what order these rows come."""
+    key = plan.table[relation.table].key[relation.key].planned
+    return key.order_by is not None and asks_for_siblings(plan, relation)
+
+
 @once
 def task_way(plan: CompiledPlan, task: Task) -> Way:
     """How a task counts: the way of its relation, or else of its table."""

@@ -3,7 +3,7 @@
 Lives here:
   - ``fit``: from a source and a plan to a model. ``measured_sizes``: numbers of rows and degrees.
     ``link_learning``: relation after relation, as weaving comes to it. ``sibling_learning``: what rows of one owner
-    have in common. ``unit_windows``: windows for unit sums.
+    have in common. ``order_learning``: in what order they come. ``unit_windows``: windows for unit sums.
   - ``refit``: from a release to another model, without a question. ``replanning``: what its plan may change.
     ``learned_tables``: tables learned from what a release says of them.
   - ``link_tables``: ``dw.link()``, for two tables that were made by any mechanism.

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpweave.budget.tasks import link_task, popularity_task, siblings_task
-from dpweave.budget.ways_of_counting import relation_way
+from dpweave.budget.ways_of_counting import asks_for_order, relation_way
+from dpweave.fitting.order_learning import OrderAsker
 from dpweave.fitting.sibling_learning import learn_siblings
 from dpweave.fitting.unit_windows import unit_window
 from dpweave.links.evidence import describe
@@ -19,10 +20,11 @@ from dpweave.links.relation_model import relation_model
 from dpweave.measure.answers import averaged
 from dpweave.measure.question import Way
 from dpweave.model.file_format import listed
-from dpweave.privacy.accounting import subtract
+from dpweave.privacy.accounting import split, subtract
 from dpweave.schema.domain import parse_degree
-from dpweave.weaving.known_links import KnownLinks
+from dpweave.weaving.known_links import KnownLinks, order_answers
 from dpweave.weaving.parts import SharedRows, pilot
+from dpweave.weaving.rows_in_order import OrderOf
 from dpweave.weaving.state import WeavingState
 from dpweave.weaving.weaver import Weaver
 
@@ -138,14 +140,23 @@ class Asker:
     """What of these is for what rows of one owner have in common."""
     longer: Mapping[str, Mapping[str, float]]
 
-    def _for_siblings(self, window: CuratorWindow, relation: Relation) -> float:
+    def _in_units(self, window: CuratorWindow, relation: Relation) -> float:
+        """What there is for rows of one owner as a whole, where it can be asked."""
         return self.siblings.get(link_task(relation), 0.0) if window.has_moments else 0.0
+
+    def _for_units(self, window: CuratorWindow, relation: Relation) -> tuple[float, float]:
+        """What of it is for what these rows have in common, and what for their order: even parts."""
+        rho = self._in_units(window, relation)
+        if not rho or not asks_for_order(self.blueprint.plan.compile(), relation):
+            return rho, 0.0
+        one, two = split(rho, [1.0, 1.0])
+        return one, two
 
     def ask(self, unlinked: Unlinked, progress: Callable[[str, float], None]) -> None:
         """Ask about the links of a relation; what was answered is in the release."""
         relation, problem, degrees = unlinked.relation, unlinked.problem, unlinked.degrees
         window = _links_window(self.curator, self.blueprint, relation, self.longer)
-        rho = subtract(self.shares[link_task(relation).name], self._for_siblings(window, relation))
+        rho = subtract(self.shares[link_task(relation).name], self._in_units(window, relation))
         model = _for_hidden(relation_model(self.blueprint.plan.compile(), relation), relation, problem, degrees)
         if isinstance(model, MAP):
             model.ask(window, problem, rho=rho, progress=progress, degrees=degrees)
@@ -155,10 +166,18 @@ class Asker:
     def ask_for_siblings(self, unlinked: Unlinked) -> None:
         """Ask what rows of one owner have in common, once it is known which rows go with which owners."""
         window = _links_window(self.curator, self.blueprint, unlinked.relation, self.longer)
-        rho = self._for_siblings(window, unlinked.relation)
+        rho, _ = self._for_units(window, unlinked.relation)
         if rho and unlinked.pairs is not None:
             window = replace(window, name=siblings_task(unlinked.relation).name)
             learn_siblings(window, unlinked.relation, unlinked.problem, unlinked.pairs, rho=rho)
+
+    def ask_for_order(self, unlinked: Unlinked) -> None:
+        """Ask in what order rows of one owner come."""
+        window = _links_window(self.curator, self.blueprint, unlinked.relation, self.longer)
+        order = OrderOf.of(self.blueprint.plan, unlinked.relation)
+        _, rho = self._for_units(window, unlinked.relation)
+        if order is not None and rho and unlinked.pairs is not None:
+            OrderAsker(self.curator, self.blueprint).ask(unlinked, order, rho=rho)
 
 
 def learn_links(
@@ -190,11 +209,15 @@ def learn_links(
             if asker is not None and name in asked:
                 asker.ask_for_siblings(unlinked)
                 unlinked.siblings = release.find_moments(siblings_task(relation).name)
+                asker.ask_for_order(unlinked)
+                unlinked.order = order_answers(release, relation)
         measured: tuple[Noisy, ...] = (*release.find(name), *release.find_unit_sums(name))
         said = describe(unlinked.problem, measured, degrees=unlinked.degrees, rng=unlinked.rng)
         found[at] = {"relation": at, **said}
     for at, shared in weaver.siblings.items():
         found[at]["siblings"] = {"factors": shared.factors, "strongest": round(shared.strongest, 3)}
+    for at, order in weaver.orders.items():
+        found[at]["order"] = {"factors": order.factors, "strongest": round(order.strongest, 3)}
     left = [r for r in plan.compile().relations if f"{r.table}.{r.key}" not in found]
     return [*found.values(), *(_unlearned(r) for r in left)], weaver.fits
 

@@ -6,7 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dpweave.schema.database import Column, Database, Table
+    from collections.abc import Collection
+
+    from dpweave.schema.database import Column, Database, ForeignKey, Table
 
 
 IDENTIFIERS = re.compile(
@@ -105,6 +107,25 @@ def proposed_type(column: Column) -> str | None:
     """
     words = _words(column.name)
     return next((t for t, pattern in TYPES if re.search(rf"(^|_)({pattern})(_|$)", words, re.IGNORECASE)), None)
+
+
+def proposed_order(table: Table, key: ForeignKey, *, but: Collection[str] = ()) -> str | None:
+    """Return the column by which rows of one owner may come one after the other: a number that tells them apart, or the
+    first date or moment. Of whole numbers nobody knows: a drafted plan orders by one only where a key says so.
+
+    >>> from dpweave.schema.database import Column, ForeignKey, Table, Type
+    >>> key, kinds = ForeignKey(("who",), "people", ("id",)), {"who": "integer", "nr": "integer", "came": "date"}
+    >>> columns = tuple(Column(name, Type(kind)) for name, kind in kinds.items())
+    >>> [proposed_order(Table("visits", columns, unique, foreign_keys=(key,)), key) for unique in (("who", "nr"), ())]
+    ['nr', 'came']
+    """
+    dates = [c.name for c in table.columns if c.type.kind in ("date", "timestamp")]
+    numbers = [c.name for c in table.columns if c.type.kind == "integer"]
+    unique_numbers = [
+        n for n in numbers for unique in (table.primary_key, *table.unique) if {*unique} == {n, *key.columns}
+    ]
+    keys = table.key_columns - set(unique_numbers)
+    return next((n for n in (*dates, *unique_numbers) if n not in {*keys, *but}), None)
 
 
 def looks_like_a_key(column: Column) -> bool:

@@ -135,6 +135,8 @@ class KeyPlan:
     """For a linking key: rows lead to rows of their own unit alone."""
     min_degree: int = 0
     """For an owning key: the fewest rows that one owner has; declared, so that every copy keeps it."""
+    order_by: str | None = None
+    """For an owning key: the column of its table by which rows of one owner come one after the other."""
 
 
 @dataclass(frozen=True)
@@ -350,6 +352,8 @@ def _key_to_dict(plan: KeyPlan) -> dict[str, Any]:
         out["within"] = True
     if plan.min_degree:
         out["min_degree"] = plan.min_degree
+    if plan.order_by is not None:
+        out["order_by"] = plan.order_by
     return out
 
 
@@ -370,6 +374,7 @@ def _key_from_dict(where: str, name: str, data: Mapping[str, Any]) -> KeyPlan:
             "acyclic",
             "within",
             "min_degree",
+            "order_by",
         ),
     )
     for need in ("columns", "references", "target", "role"):
@@ -392,6 +397,7 @@ def _key_from_dict(where: str, name: str, data: Mapping[str, Any]) -> KeyPlan:
         data.get("acyclic", False),
         data.get("within", False),
         data.get("min_degree", 0),
+        data.get("order_by"),
     )
 
 

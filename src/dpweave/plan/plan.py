@@ -18,7 +18,7 @@ from dpweave.errors import PlanError, nearest
 from dpweave.plan import value_kinds
 from dpweave.plan.compiled import CompiledPlan, compile_plan, weaving_order
 from dpweave.plan.declared import VERSION, DeclaredPlan
-from dpweave.plan.drafting import looks_opaque, propose_owning
+from dpweave.plan.drafting import looks_opaque, propose_owning, proposed_order
 from dpweave.plan.entries import (
     METHODS,
     NUMBERS,
@@ -41,7 +41,7 @@ from dpweave.plan.rules import Allowed, Equal, Exactly, Symmetric, check_togethe
 from dpweave.plan.value_kinds import require_kinds, require_locale, require_plain
 from dpweave.plan.workloads import joined
 from dpweave.schema.database import Database, Type
-from dpweave.schema.domain import Declared, Learn, Opaque, default_domain
+from dpweave.schema.domain import STEPS, Bins, Declared, Learn, Opaque, default_domain
 from dpweave.schema.fake_values import DEFAULT_LOCALE
 from dpweave.schema.key_graph import KeyGraph
 
@@ -74,13 +74,21 @@ def draft_plan(
         acyclic = key.target == table.name and table.is_nullable(key)
         return KeyPlan(key, role, 1 if graph.kind(table.name, key) == "one-to-one" else max_degree, acyclic=acyclic)
 
+    def ordered(table: Table, planned: KeyPlan) -> KeyPlan:
+        """A guess where it can be used: rows of one unit, of which no other unit hides any."""
+        roles = {draft_key(table, k.name).role for k in table.foreign_keys}
+        usable = planned.role == "owning" and planned.key.target != table.name and neighbours == "entity"
+        opaque = {c.name for c in table.columns if isinstance(_domain(table, c), Opaque)}
+        guess = proposed_order(table, planned.key, but=opaque)
+        return replace(planned, order_by=guess) if usable and guess and "shared" not in roles else planned
+
     tables = tuple(
         TablePlan(
             name=table.name,
             columns=tuple(_draft_column(table, c, public=table.name in public) for c in table.columns),
             primary_key=table.primary_key,
             unique=table.unique,
-            keys=tuple(draft_key(table, k.name) for k in table.foreign_keys),
+            keys=tuple(ordered(table, draft_key(table, k.name)) for k in table.foreign_keys),
             namespace=table.namespace,
         )
         for table in database
@@ -221,6 +229,7 @@ class Plan(DeclaredPlan):
                     else "leads to a private table, so its role is owning, shared or linking"
                 )
                 raise PlanError(f"{where} {need}, not {key.role}")
+            self._check_order(table, key, where)
 
     def _check_public_rows(self, table: TablePlan) -> None:
         """Refuse a public number of rows where there is none, or where other rows dictate it."""
@@ -248,6 +257,28 @@ class Plan(DeclaredPlan):
         rows, owners = table.public_rows, self.table[key.key.target].public_rows
         if rows is not None and owners is not None and rows < least * owners:
             raise PlanError(f"min_degree = {least} of {where} cannot hold: {rows:,} public rows for {owners:,} owners")
+
+    def _check_order(self, table: TablePlan, key: KeyPlan, where: str) -> None:
+        """Refuse an order of rows that no column gives."""
+        if key.order_by is None:
+            return
+        if key.role != "owning" or key.key.target == table.name:
+            raise PlanError(f"{where} cannot have an order_by: only rows that another table owns come in an order")
+        column = table.column.get(key.order_by)
+        if column is None:
+            raise PlanError(
+                f"order_by of {where} names a column {key.order_by!r} that is not there:"
+                f" {nearest(key.order_by, table.column)}"
+            )
+        numbered = column.domain is None and any(
+            {*unique} == {key.order_by, *key.key.columns} for unique in (table.primary_key, *table.unique)
+        )
+        if column.column.type.kind not in STEPS or not (numbered or isinstance(column.domain, Learn | Bins)):
+            raise PlanError(
+                f"rows cannot be put in order by {table.name}.{key.order_by}: order_by of {where} needs a whole number,"
+                " a date or a timestamp with a range, learned or declared, or a number that makes rows of one owner"
+                " unique"
+            )
 
     def _check_within(self, table: TablePlan, key: KeyPlan, where: str) -> None:
         """Refuse a key that stays within units where another one says who may meet; the

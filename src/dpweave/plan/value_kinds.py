@@ -36,7 +36,7 @@ DOMAIN = {
     "edges": "list",
     "spots": "list",
 }
-KEY = {"references": "text", "role": "text", "method": "text", "degree_edges": "list"}
+KEY = {"references": "text", "role": "text", "method": "text", "degree_edges": "list", "order_by": "text"}
 """Keys that are not here are checked, with their bounds, where they mean something."""
 
 

@@ -176,7 +176,7 @@ class Codec:
         assert isinstance(self.domain, Bins)
         kind = self.column.type
         codes = np.where(null, 0, codes)
-        low, high = self._intervals(codes, rng)
+        low, high = self.intervals(codes, rng)
         if kind.kind == "float":
             points = low + rng.random(len(codes)) * (high - low)
             if self.domain.step is not None:
@@ -185,10 +185,13 @@ class Codec:
             return pa.array(np.clip(points, first, last), pa.float64(), mask=null).cast(arrow_type(kind))
         return _from_axis(kind, rng.integers(low, high), null)
 
-    def _intervals(
-        self, codes: IntArray, rng: np.random.Generator
-    ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """Where on the number line to draw from: a row's bin, or one of its spots by their weights."""
+    def at(self, points: IntArray, codes: IntArray) -> pa.Array:
+        """Values at some points of the number line, of a column of whole steps; null where the code says so."""
+        null = codes == self.domain.cells if self.column.nullable else np.zeros(len(codes), dtype=bool)
+        return _from_axis(self.column.type, points, null)
+
+    def intervals(self, codes: IntArray, rng: np.random.Generator) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """Where on the number line to draw from, for codes of bins: in a bin, or a spot by its weight."""
         assert isinstance(self.domain, Bins)
         kind = self.column.type
         number = np.float64 if kind.kind == "float" else np.int64

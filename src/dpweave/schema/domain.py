@@ -403,6 +403,15 @@ def parse_earlier(column: str) -> tuple[str, str] | None:
     return seen, order.replace("%2E", ".").replace("%25", "%")
 
 
+def exactly(column: str) -> str:
+    """Name under which rows in the making keep the very points of an ordered column, beside its codes.
+
+    >>> exactly("came")
+    '!came'
+    """
+    return f"!{column}"
+
+
 STEPS = frozenset({"integer", "date", "timestamp"})
 """Kinds of columns that rows can be ordered by, and how far apart two of them are."""
 

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 LISTS = ("constraints", "workloads")
 """Lists of tables: an edit may add to their end, and remove by number."""
 BY_ROLE = {
-    "owning": {"max_degree", "degree_cap", "degree_edges", "acyclic", "min_degree"},
+    "owning": {"max_degree", "degree_cap", "degree_edges", "acyclic", "min_degree", "order_by"},
     "shared": {"max_degree", "acyclic"},
     "linking": {"max_degree", "acyclic", "within"},
     "attribute": {"max_degree"},
 }
 """What a foreign key may say beside its role. The rest goes when the role changes."""
-SPECIFIC = {"max_degree", "degree_cap", "degree_edges", "acyclic", "within", "min_degree"}
+SPECIFIC = {"max_degree", "degree_cap", "degree_edges", "acyclic", "within", "min_degree", "order_by"}
 
 
 @dataclass(frozen=True)

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dpweave.budget.tasks import link_task, siblings_task
+from dpweave.budget.tasks import link_task, order_task, siblings_task
 from dpweave.links.link_method import Refittable
 from dpweave.links.relation_model import relation_model
+from dpweave.weaving.rows_in_order import OrderAnswers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from dpweave.plan.compiled import CompiledPlan
+    from dpweave.plan.relations import Relation
     from dpweave.privacy.release import Release
     from dpweave.privacy.window import Noisy
     from dpweave.weaving.link_problems import Unlinked
+
+
+def order_answers(release: Release, relation: Relation) -> OrderAnswers:
+    """What a release says about the order of rows of one owner."""
+    name = order_task(relation).name
+    return OrderAnswers((*release.find(name), *release.find_unit_sums(name)), release.find_moments(name))
 
 
 class KnownLinks:
@@ -41,6 +49,7 @@ class KnownLinks:
             self._progress(f"{relation.table}.{relation.key}", every.index(relation) / len(every))
         name = link_task(relation).name
         unlinked.siblings = self._release.find_moments(siblings_task(relation).name)
+        unlinked.order = order_answers(self._release, relation)
         measured: tuple[Noisy, ...] = (*self._release.find(name), *self._release.find_unit_sums(name))
         if not measured:
             return

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dpweave.privacy.window import NoisyMoments
     from dpweave.weaving.blueprint import Blueprint
     from dpweave.weaving.drawn_rows import DrawnRows
+    from dpweave.weaving.rows_in_order import OrderAnswers
     from dpweave.weaving.state import WeavingState
 
 
@@ -29,7 +30,8 @@ class Unlinked:
     """A relation whose turn has come. Whoever knows its links puts them here; else they are made at random.
 
     ``pairs`` are (left, right) row positions of the ``problem``, and ``fit`` is what they were drawn from, if anything.
-    ``siblings`` are measured moments of what rows of one owner have in common.
+    ``siblings`` are measured moments of what rows of one owner have in common, and ``order`` is what was answered about
+    the order in which they come.
     """
 
     relation: Relation
@@ -39,6 +41,7 @@ class Unlinked:
     pairs: IntArray | None = None
     fit: object = None
     siblings: NoisyMoments | None = None
+    order: OrderAnswers | None = None
 
 
 class LinkProblems:

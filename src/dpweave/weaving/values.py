@@ -15,7 +15,7 @@ from dpweave.arrays import running_number
 from dpweave.errors import SchemaError
 from dpweave.schema.arrow_types import arrow_type
 from dpweave.schema.codec import Codec
-from dpweave.schema.domain import Bins, Categories, Opaque
+from dpweave.schema.domain import Bins, Categories, Opaque, exactly
 from dpweave.schema.fake_values import PERSON, fake_texts
 from dpweave.schema.placeholders import placeholders
 
@@ -64,6 +64,8 @@ class Values:
             return self._numbered(name, column)
         rng = state.rng("values", name, column)
         domain = plan.domain
+        if isinstance(domain, Bins) and exactly(column) in state.codes[name]:
+            return Codec(plan.column, domain).at(state.codes[name][exactly(column)], state.codes[name][column])
         if isinstance(domain, Categories | Bins):
             return Codec(plan.column, domain).decode(state.codes[name][column], rng)
         return self._made_up(name, column, self._through(name), null=self._null(name, column), unique=False)

@@ -23,6 +23,7 @@ from dpweave.weaving.key_targets import (
 )
 from dpweave.weaving.link_problems import LinkProblems, Unlinked
 from dpweave.weaving.parts import EarlierRows
+from dpweave.weaving.rows_in_order import bring_order
 from dpweave.weaving.state import WeavingState
 from dpweave.weaving.unit_composition import bring_siblings, make_room, move_in, shuffle_among_alike
 from dpweave.weaving.values import Values
@@ -66,6 +67,8 @@ class Weaver:
         """What is known of the links of each relation, by (table, key)."""
         self.siblings: dict[str, Found] = {}
         """What rows of one owner have in common, by relation, where that was asked."""
+        self.orders: dict[str, Found] = {}
+        """How rows go together with those before them, by relation, where that was asked."""
         self.repairs: dict[str, int] = {}
         """How many rows each constraint changed, and how many fall short of repeating a pair."""
 
@@ -174,11 +177,11 @@ class Weaver:
         rng = self._state.rng("link", relation.table, relation.key)
         names = [relation.key] if relation.joint is None else [relation.joint, relation.key]
         problem, rows = self._problems.problem(relation)
-        learned = siblings = None
+        learned = siblings = order = None
         if problem is not None:
             degrees = self._problems.degrees(relation, problem, rows, rng)
             yield (unlinked := Unlinked(relation, problem, degrees, rng))
-            siblings = unlinked.siblings
+            siblings, order = unlinked.siblings, unlinked.order
             if unlinked.fit is not None:
                 self.fits[relation.table, relation.key] = unlinked.fit
             if unlinked.pairs is not None:
@@ -205,6 +208,10 @@ class Weaver:
             found = bring_siblings(self._state, relation, siblings, measured=problem.links_measured)
             if found is not None:
                 self.siblings[f"{relation.table}.{relation.key}"] = found
+        if problem is not None and order is not None:
+            found = bring_order(self._state, relation, order, measured=problem.links_measured)
+            if found is not None:
+                self.orders[f"{relation.table}.{relation.key}"] = found
         self._bring_together(relation)
         for name in names:
             if self._plan.table[relation.table].key[name].within:

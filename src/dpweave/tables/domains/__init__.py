@@ -2,6 +2,7 @@
 
 Lives here:
   - ``learned_domains``: categories. ``learned_ranges``: bins of numbers, dates and times.
+    ``learned_gaps``: how far rows of one owner are apart.
 
 Does not live here: domains that a plan declares (``schema``).
 
