@@ -65,6 +65,18 @@ def test_domains_that_noise_hides_are_named_and_what_to_change(clinic: dict[str,
     assert found.to_dict()["supported"] == found.supported < 1
 
 
+def test_a_table_is_judged_by_its_own_columns(clinic: dict[str, pd.DataFrame], plan: Plan) -> None:
+    """How many visits people have is well known; of their one column nothing is, and that is what a reader asks."""
+    source = {**clinic, "people": clinic["people"].drop(columns="sex")}
+    kept = tuple(c for c in plan.table["people"].columns if c.name != "sex")
+    plan = replace(plan, tables=tuple(replace(t, columns=kept) if t.name == "people" else t for t in plan.tables))
+    model = dw.fit(source, plan, epsilon=0.05, delta=1e-6, insecure_seed=1)
+    for said in (plan.explain(epsilon=0.05, delta=1e-6).verdict, verdict(model)):
+        (people_said,) = (j for j in said.judged if j.name == "people")
+        assert people_said.unlearned == ("born",)
+        assert people_said.error == 1.0
+
+
 def test_a_bound_that_hides_rows_is_named(clinic: dict[str, pd.DataFrame]) -> None:
     who = np.repeat(np.arange(300), 30)
     visits = clinic["visits"].assign(people_id=who)

@@ -82,7 +82,7 @@ def predicted_table(table: CompiledTable, budget: Sequence[Spending], learned: S
     noise = {(s.group, s.item): s.sigma or 0.0 for s in budget if s.table == name}
     short = {item.column.removeprefix(f"{name}."): item for item in learned if item.column.startswith(f"{name}.")}
     errors, unlearned = [], []
-    for column in table.measured_columns:
+    for column in _own(table):
         cells = table.codes(column)
         missed = _to_be_missed(short[column], rows, owners=owners) if column in short else 0.0
         if missed > chosen.USEFUL:
@@ -144,7 +144,7 @@ def _found_table(model: Model, name: str, noise: Mapping[tuple[str, str], float]
     planned = table.planned
     errors, unlearned = [], []
     discovered = {d.column for d in model.release.discovered if d.table == name}
-    for column in table.measured_columns:
+    for column in _own(table):
         counts = np.zeros(1) if fitted is None else np.maximum(fitted.marginal((column,)).ravel(), 0.0)
         shares = counts / counts.sum() if counts.sum() > 0 else np.full(len(counts), 1 / len(counts))
         missed = _missed(planned.column.get(column), shares, is_discovered=column in discovered)
@@ -191,6 +191,13 @@ def _hidden(model: Model) -> Mapping[tuple[str, str], float]:
 
 
 # -- both --------------------------------------------------------------------------------------------------------------
+
+
+def _own(table: CompiledTable) -> tuple[str, ...]:
+    """Columns that a table is judged by: its own. How many rows its rows own, and which keys are null, is not what a
+    reader of the table asks first, and mostly well known: beside it a column that is lost would not be noticed.
+    """
+    return tuple(c for c in table.measured_columns if c in table.planned.column)
 
 
 def _judged(
