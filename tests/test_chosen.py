@@ -51,7 +51,7 @@ INSIDE: dict[str, set[float]] = {
 """Numbers inside functions that are no choices: steps of solvers and their tolerances, factors of formulas, units."""
 
 AT_THE_TOP: dict[str, str] = {
-    "budget/running_fits.py": "TRIES",
+    "engines/file_locks.py": "TRIES",
     "cli/interruption.py": "INTERRUPTED",
     "engines/duckdb/sink.py": "_TRANSACTION _DEEPEST",
     "engines/duckdb/source.py": "SPARE_NUMBERS",

@@ -18,11 +18,12 @@ a message written after rows were read may name tables, columns and keys and not
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 
 class DpweaveError(Exception):
@@ -73,6 +74,25 @@ class ModelFileError(DpweaveError):
     """A model file is unreadable, truncated or damaged."""
 
     exit_code = 5
+
+
+STARVED = ("failed to map segment", "cannot allocate memory", "can't start new thread")
+"""What systems and Python say where memory is too small for a library or a thread."""
+
+
+@contextmanager
+def memory_said(rest: str) -> Iterator[None]:
+    """Say in our own words that memory ran out: others name sizes, and those may be of private rows."""
+    try:
+        yield
+    except DpweaveError:
+        raise
+    except Exception as error:
+        if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryException":  # DuckDB's
+            raise SourceError(f"memory is not enough; {rest}") from None
+        if any(words in str(error).lower() for words in STARVED):
+            raise SourceError(f"memory is not enough to load a library or to start a thread; {rest}") from None
+        raise
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -294,6 +294,14 @@ def test_what_a_dead_writer_left_goes_and_what_a_living_one_needs_stays(tmp_path
     assert [p.name for p in tmp_path.iterdir()] == ["a[*].db"]
 
 
+def test_where_no_file_can_be_locked_an_output_is_refused_and_not_waited_for():
+    """Nobody can make a file in /proc, and a lock there looks as if somebody else had it."""
+    if not Path("/proc/self").is_dir():
+        pytest.skip("needs Linux")
+    with pytest.raises(TargetError, match="no file can be made and locked there"):
+        require_writable(Path("/proc/model.dpw"))
+
+
 def test_a_folder_that_was_moved_aside_by_a_dead_writer_comes_back(tmp_path):
     target = tmp_path / "copy"
     target.mkdir()
@@ -305,10 +313,32 @@ def test_a_folder_that_was_moved_aside_by_a_dead_writer_comes_back(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["copy"]
 
 
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+
+def test_where_memory_runs_out_no_size_is_said_and_what_was_answered_is_kept(call, clinic, tmp_path, monkeypatch):  # noqa: F811
+    """NumPy names the shape of what it has no room for: that may be the number of private rows."""
+
+    def starve(*_: object, **__: object) -> None:
+        raise MemoryError("Unable to allocate 1.2 GiB for an array with shape (123456, 7)")
+
+    monkeypatch.setattr(pipeline, "learn_links", starve)
+    code, out, err = call(*command(clinic, "fit", tmp_path / "m.dpw"), "--ledger", tmp_path / "l.jsonl")
+    assert code == 5
+    assert "memory is not enough; give it more, and resume" in " ".join(err.split())
+    assert "123456" not in out + err
+    assert len([*tmp_path.glob("*.answers")]) == 1
+    monkeypatch.undo()
+    resumed = (*command(clinic, "fit", tmp_path / "m.dpw"), "--ledger", tmp_path / "l.jsonl", "--resume")
+    assert call(*resumed)[0] == 0
+
+
 # -- names that are no files -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("address", ["postgres:/ann:s3cret@h/x", "postgresql//ann:s3cret@h/x", "ann:s3cret@h"])
+@pytest.mark.parametrize(
+    "address", ["postgres:/ann:s3cret@h/x", "postgresql//ann:s3cret@h/x", "ann:s3cret@h", "host=h password=s3cret"]
+)
 def test_a_mistyped_address_is_refused_without_its_password(call, clinic, tmp_path, monkeypatch, address):  # noqa: F811
     monkeypatch.chdir(tmp_path)
     plan = clinic / "plan.toml"

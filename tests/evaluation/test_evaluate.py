@@ -6,6 +6,7 @@ import json
 import os
 from collections import Counter
 from dataclasses import replace
+from datetime import datetime
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -27,14 +28,14 @@ from dpweave.evaluation.baselines import (
     shuffled_keys,
 )
 from dpweave.evaluation.comparisons import crossings
-from dpweave.evaluation.evaluate import Evaluation, evaluate, resolved
+from dpweave.evaluation.evaluate import Evaluation, _bins_of, evaluate, resolved
 from dpweave.evaluation.figures import STAMP
 from dpweave.evaluation.learners import _randomly_wired, closest, entities, features, sdmetrics_metadata, separability
 from dpweave.model.coded_database import encode
 from dpweave.plan.entries import KeyPlan, TablePlan
 from dpweave.plan.plan import Plan
-from dpweave.schema.database import ForeignKey
-from dpweave.schema.domain import Bins, Categories, Learn
+from dpweave.schema.database import ForeignKey, Type
+from dpweave.schema.domain import Bins, Categories, Learn, from_axis, to_axis
 from tests.report.worlds import column, shop, shop_plan
 
 DATA = Path(os.environ.get("DPWEAVE_DATA", Path(__file__).parents[2].parent / "shared" / "data"))
@@ -332,6 +333,19 @@ def test_domains_to_be_learned_come_from_the_real_rows() -> None:
     counts = np.bincount(encode(done, tables).codes["customers", "age"])
     assert counts[:4].min() > 50  # about a quarter each
     assert evaluate(tables, tables, plan, k=1, learners=False).errors[0].mean[SYNTHETIC] == 0.0
+
+
+def test_moments_up_to_the_last_one_there_is_can_be_cut() -> None:
+    kind = Type("timestamp")
+    for last in (datetime.max, datetime.max.replace(microsecond=0)):
+        assert from_axis(kind, to_axis(kind, last) + 1) == datetime.max.replace(microsecond=0)
+        bins = _bins_of(kind, pa.chunked_array([pa.array([datetime.min, last] * 9, pa.timestamp("us"))]), bins=4)
+        assert (bins.edges[0], bins.edges[-1]) == (datetime.min, datetime.max.replace(microsecond=0))
+
+
+def test_a_copy_that_is_no_tables_is_refused() -> None:
+    with pytest.raises(UsageError, match="a synthetic database or tables by name"):
+        evaluate(shop(0), Path("copy.duckdb"), shop_plan())  # type: ignore[arg-type]
 
 
 def test_many_sets_of_columns_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:

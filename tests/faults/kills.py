@@ -8,16 +8,25 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
 import signal
 import sys
+import traceback
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import dpweave as dw
 from dpweave.budget.spending import read
-from dpweave.errors import DpweaveError
+from dpweave.errors import DpweaveError, memory_said
 from tests.faults.dying import AFTER, TORN, Death, forked, warm
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 EPSILON, DELTA, SEED = 3.0, 1e-5, 5
+SHORT = 9
+"""How a process ends that has said that memory is not enough."""
 
 
 def fit(folder: Path) -> None:
@@ -62,6 +71,74 @@ def short_of_room(folder: Path, most: int) -> bool:
     done = not failed.exists()
     failed.unlink(missing_ok=True)
     return done
+
+
+def short_of_memory(do: Callable[[Path], object], folder: Path, more: int) -> bool:
+    """Let a process do something that may take so many bytes more than it has; say whether it got to its end.
+
+    What it says if it does not must be ours. A library that was not written in Python may die of it: that is a death
+    like others.
+    """
+    sys.stdout.flush()
+    if (child := os.fork()) == 0:
+        code = 1
+        try:
+            has = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+            resource.setrlimit(resource.RLIMIT_AS, (has + more, has + more))
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            with memory_said("as the command line says it"):
+                do(folder)
+            code = 0
+        except DpweaveError as error:
+            code = SHORT if "memory" in str(error) else 1
+            if code == 1:
+                traceback.print_exc()
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    died = os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS)
+    assert died or os.WEXITSTATUS(status) in (0, SHORT), f"with {more:,} bytes of memory: {status}"
+    return not died and os.WEXITSTATUS(status) == 0
+
+
+def starving(folder: Path) -> int:
+    """Give fits, copies and reports more and more memory, until each gets to its end. Returns how often one did not.
+
+    First where every library must be loaded yet, and then where all are.
+    """
+    failures = sum(not short_of_memory(fit, folder, more << 20) for more in (30, 200))
+    (other := folder / "other").mkdir()
+    for name in ("shop.duckdb", "plan.toml"):
+        shutil.copy(folder / name, other)
+    warm(forked(partial(_all, other), other))
+    shutil.rmtree(other)
+    for do in (fit, write, report):
+        more = 2 << 20
+        while not short_of_memory(do, folder, more):
+            failures += 1
+            require_sound(folder)
+            more *= 2
+            assert more < 1 << 33, f"{do.__name__} takes too much"
+    return failures
+
+
+def write(folder: Path) -> None:
+    """Sample, and write over what is there."""
+    dw.load(folder / "model.dpw").sample(seed=1).write(folder / "copy.sqlite", overwrite=True)
+
+
+def report(folder: Path) -> None:
+    """Sample, and report."""
+    model = dw.load(folder / "model.dpw")
+    dw.report(model, model.sample(seed=1), folder / "report.html")
+
+
+def _all(folder: Path) -> None:
+    fit(folder)
+    write(folder)
+    report(folder)
 
 
 def filling_up(folder: Path) -> int:
@@ -124,6 +201,6 @@ if __name__ == "__main__":
         assert attempt(place)
         print(0)
     else:
-        print({"every": every_step, "room": filling_up}[sys.argv[1]](place))
+        print({"every": every_step, "room": filling_up, "memory": starving}[sys.argv[1]](place))
     sys.stdout.flush()
     os._exit(0)  # DuckDB, imported and never used, complains as it goes

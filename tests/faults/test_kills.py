@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import sqlite3
 import subprocess
 import sys
+import time
 import zipfile
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import duckdb
@@ -113,6 +116,55 @@ def test_a_disk_that_fills_up_loses_nothing_and_leaves_no_half(shop, again):
     """Files may grow a little more at each attempt, so ledger, answers and model are each cut off in the middle."""
     assert run("room", again) >= 5
     assert content(again)[0] == content(shop)[0]
+
+
+def test_too_little_memory_loses_nothing_and_leaves_no_half(shop, again):
+    """A fit, a copy and a report may take a little more of memory at each attempt; whatever fails says so."""
+    assert run("memory", again) >= 8
+    assert content(again)[0] == content(shop)[0]
+    left = sorted(p.name for p in again.iterdir())
+    also = ["copy.sqlite", "report.html"]
+    assert left == sorted(["ledger.jsonl", "ledger.jsonl.lock", "model.dpw", "plan.toml", "shop.duckdb", *also])
+
+
+def test_fits_at_the_same_time_make_as_many_models_as_the_cap_has_room_for(tmp_path):
+    """100 fits under a cap for 37: ``python -m tests.faults.crowd`` (docs/faults.md)."""
+    assert "exactly 5 models" in run_module("tests.faults.crowd", "--fits", 12, "--models", 5)
+
+
+def test_clocks_that_jump_change_nothing_but_what_the_ledger_says_of_time(shop, again, monkeypatch):
+    """The wall clock leaps over decades, back and forth, while a fit is cut off, goes on, and is saved and checked."""
+    leaps = random.Random(1)
+
+    class Leaping(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return datetime.fromtimestamp(leaps.uniform(0, 4e9), tz)
+
+    plan, ledger = dw.Plan.load(again / "plan.toml"), again / "ledger.jsonl"
+    asked = {"epsilon": kills.EPSILON, "delta": kills.DELTA, "ledger": ledger, "insecure_seed": kills.SEED}
+
+    def cut_off(step: str, _: float) -> None:
+        if step.startswith("fit table orders"):
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("dpweave.privacy.ledger.datetime", Leaping)
+        patched.setattr(time, "time", lambda: leaps.uniform(0, 4e9))
+        patched.setattr(time, "time_ns", lambda: int(leaps.uniform(0, 4e18)))
+        with pytest.raises(KeyboardInterrupt):
+            dw.fit(again / "shop.duckdb", plan, progress=cut_off, **asked)
+        (other,) = again.glob("*.answers")
+        os.utime(other, (0, 4e9))  # files of a time to come
+        dw.fit(again / "shop.duckdb", plan, resume=True, **asked).save(again / "model.dpw")
+        assert dw.verify(dw.load(again / "model.dpw"), ledger=ledger).true
+    assert content(again)[0] == content(shop)[0]
+    (found,) = read(ledger).databases.values()
+    assert not found.reserved
+    times = [e.time for e in found.entries]
+    assert times != sorted(times)
+    left = sorted(p.name for p in again.iterdir())
+    assert left == ["ledger.jsonl", "ledger.jsonl.lock", "model.dpw", "plan.toml", "shop.duckdb"]
 
 
 def test_noise_that_cannot_be_drawn_is_found_before_anything_is_charged(shop, again, monkeypatch):

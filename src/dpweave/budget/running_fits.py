@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from dpweave.budget.kept_answers import forget_unbegun
 from dpweave.budget.spending import read
-from dpweave.engines.file_locks import Held
+from dpweave.engines.file_locks import TRIES, Held
 from dpweave.errors import BudgetError, LedgerError, UsageError, nearest
 from dpweave.privacy.ledger import Journal, Ledger, release
 
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from dpweave.privacy.accounting import Budget
 
 SUFFIX = ".run"
-TRIES = 100
-"""How often a mark is asked for. One try nearly always does; a folder whose files cannot be locked never gives one."""
 
 
 class Mark(Held):

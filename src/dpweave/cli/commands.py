@@ -51,7 +51,7 @@ from dpweave.cli.screen import (
     verdict_words,
     verified_words,
 )
-from dpweave.errors import DpweaveError, UsageError
+from dpweave.errors import DpweaveError, UsageError, memory_said
 
 if TYPE_CHECKING:
     from dpweave.model.synthetic_database import SyntheticDatabase
@@ -60,7 +60,8 @@ if TYPE_CHECKING:
 def main() -> None:
     """Run the command line; errors of our own tree become one sentence and an exit code."""
     try:
-        app()
+        with memory_said("give it more, or give it less to do"):
+            app()
     except SystemExit as stop:
         if stop.code == UsageError.exit_code and "--json" in sys.argv:  # the parser has said why, to people
             say_json({"error": "the arguments are wrong; the error stream says which", "exit_code": stop.code})

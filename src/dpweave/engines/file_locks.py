@@ -9,6 +9,9 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+TRIES = 100
+"""How often a fresh file is asked for. One try nearly always does; where files cannot be locked, none does."""
+
 
 class Held:
     """A file that one process at a time can hold. Its lock dies with the process; the

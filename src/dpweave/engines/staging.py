@@ -8,6 +8,7 @@ left, and puts back a folder that one had moved aside and not yet replaced.
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shutil
@@ -17,7 +18,7 @@ from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpweave.engines.file_locks import Held
+from dpweave.engines.file_locks import TRIES, Held
 from dpweave.errors import TargetError
 
 if TYPE_CHECKING:
@@ -86,11 +87,13 @@ def workplace(folder: Path | None, *, prefix: str) -> Iterator[Path]:
 
 
 def _made(folder: Path, prefix: str) -> tuple[Path, Held]:
-    while True:
+    for _ in range(TRIES):
         place = folder / f"{prefix}{secrets.token_hex(4)}.part"
         held = Held(place.with_suffix(".lock"))
         if held.take():  # else a sweeper had it before it was held
             break
+    else:
+        raise OSError(errno.ENOLCK, "no file can be made and locked there")
     try:
         place.mkdir(mode=0o700)
     except OSError:

@@ -19,7 +19,7 @@ from dpweave.budget.tasks import (
 )
 from dpweave.budget.ways_of_counting import table_way
 from dpweave.engines.opening import open_source
-from dpweave.errors import LedgerError, SourceError, UsageError
+from dpweave.errors import LedgerError, SourceError, UsageError, memory_said
 from dpweave.fitting.external_rows import ExternalRows, read_external_rows
 from dpweave.fitting.learned_tables import learn_table, limits, table_answers, with_workloads
 from dpweave.fitting.link_learning import Asker, ask_popularity, learn_links, with_popularity
@@ -113,7 +113,14 @@ def fit(
     noise = _noise(insecure_seed)
     if resume and ledger is None:
         raise UsageError("resume needs the ledger of the fit that was cut off: its answers were kept beside it")
-    with open_source(source, schema=schema, views=plan.views) as opened, ExitStack() as at_end:
+    again_words = (
+        "fit again" if ledger is None else "resume if anything was charged: answers are kept beside the ledger"
+    )
+    with (
+        memory_said(f"give it more, and {again_words}"),
+        open_source(source, schema=schema, views=plan.views) as opened,
+        ExitStack() as at_end,
+    ):
         opened.require_tables(plan.database.names)
         plan.require(opened.catalogue)
         opened.declare(plan.database)

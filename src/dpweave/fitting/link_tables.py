@@ -13,7 +13,7 @@ from dpweave.budget.running_fits import begin
 from dpweave.budget.tasks import link_task
 from dpweave.engines.frames.source import as_arrow
 from dpweave.engines.opening import open_source
-from dpweave.errors import UsageError, nearest
+from dpweave.errors import UsageError, memory_said, nearest
 from dpweave.links.link_method import KINDS, Kind, LinkModel, LinkProblem, RandomWiring, link_model
 from dpweave.plan.entries import ColumnPlan, KeyPlan, TablePlan, domain_from_value
 from dpweave.plan.plan import Plan
@@ -112,7 +112,7 @@ def link(
     rng = np.random.default_rng(seed)
     problem = task.rehearse(plan, model, m_syn)
     report = reporter(progress)
-    with open_source(task.frames) as source, ExitStack() as at_end:
+    with memory_said("give it more, and link again"), open_source(task.frames) as source, ExitStack() as at_end:
         source.declare(plan.database)
         limit = Budget(rho)
         run = begin(ledger, database=source.name, limit=limit, tables=plan.protect, delta=delta, label=label)

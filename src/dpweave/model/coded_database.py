@@ -6,6 +6,7 @@ position of the row it leads to, or -1.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from types import MappingProxyType
@@ -23,7 +24,7 @@ from dpweave.schema.key_graph import KeyGraph
 from dpweave.schema.key_lookup import column_of, follow
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import pyarrow as pa
 
@@ -97,6 +98,8 @@ class CodedDatabase:
 
 def encode(plan: Plan, tables: Mapping[str, pa.Table]) -> CodedDatabase:
     """Code every table of a plan whose domains are all declared or learned already."""
+    if not isinstance(tables, Mapping):
+        raise UsageError(f"a synthetic database or tables by name are needed here, not {type(tables).__name__}")
     for name in plan.database.names:
         if name not in tables:
             raise UsageError(f"the database has no table {name!r}, which the plan names; give one made from this plan")

@@ -253,6 +253,8 @@ def load(path: str | Path) -> Model:
         return replace(_from_entries(manifest, entries), file=Path(path))
     except ModelFileError:
         raise
+    except MemoryError:
+        raise ModelFileError(f"memory is not enough to read the model {path}; give it more") from None
     except Exception as error:  # a stranger's file can break anything that reads it
         raise ModelFileError(
             f"the model {path} lacks parts that this dpweave needs; it was damaged or written by another version"

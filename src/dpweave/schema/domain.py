@@ -263,7 +263,7 @@ def to_axis(kind: Type, value: Scalar) -> float | int:
         case "timestamp":
             moment = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)  # type: ignore[union-attr]
             moment = moment.astimezone(UTC) if moment.tzinfo else moment
-            return int((moment.replace(tzinfo=None) - datetime(1970, 1, 1)) / timedelta(seconds=1))
+            return (moment.replace(tzinfo=None) - datetime(1970, 1, 1)) // timedelta(seconds=1)  # exact, up to 9999
         case "time":
             return value.hour * 3600 + value.minute * 60 + value.second  # type: ignore[union-attr]
         case _:

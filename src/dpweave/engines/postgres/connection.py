@@ -30,7 +30,7 @@ def connect(url: str, *, error: type[SourceError | TargetError]) -> Any:
 
 def refuse_mistyped(path: str | Path, *, error: type[SourceError | TargetError]) -> None:
     """Refuse a path that was meant as the address of a server, without repeating it: it may hold a password."""
-    if re.search(r":[^/]*@", str(path)) and not Path(path).exists():
+    if re.search(r":[^/]*@|\bpassword\s*=", str(path), re.IGNORECASE) and not Path(path).exists():
         raise error("this looks like the address of a server, which begins with postgresql://, mysql:// or mariadb://")
 
 
