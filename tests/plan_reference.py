@@ -226,6 +226,7 @@ RULES = """## [[constraints]]
 | `table`, `per`, `column`, `value`, perhaps `exactly` | per target of the key `per`, exactly so many have the value |
 | `table`, `equal` | two paths lead to the same row |
 | `table`, `symmetric` | with each row that leads from x to y by two keys, one from y to x |
+| `table`, `never_back` | in the order of `order_by`, no row of an owner has an earlier value than one before it |
 
 Examples are in the [recipes](recipes.md#rules-that-must-hold).
 """

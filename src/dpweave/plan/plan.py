@@ -36,8 +36,14 @@ from dpweave.plan.entries import (
     table_from_dict,
     workload_from_dict,
 )
-from dpweave.plan.rule_checks import require_free_key, require_listed, require_possible_counts, require_two_ways
-from dpweave.plan.rules import Allowed, Equal, Exactly, Symmetric, check_together, constraint_from_dict
+from dpweave.plan.rule_checks import (
+    require_free_key,
+    require_listed,
+    require_order,
+    require_possible_counts,
+    require_two_ways,
+)
+from dpweave.plan.rules import Allowed, Equal, Exactly, NeverBack, Symmetric, check_together, constraint_from_dict
 from dpweave.plan.value_kinds import require_kinds, require_locale, require_plain
 from dpweave.plan.workloads import joined
 from dpweave.schema.database import Database, Type
@@ -148,6 +154,8 @@ class Plan(DeclaredPlan):
                 require_free_key(self, constraint)
             if isinstance(constraint, Symmetric):
                 require_two_ways(self, constraint)
+            if isinstance(constraint, NeverBack):
+                require_order(self, constraint)
         check_together(self.constraints)
         _ = self.promise
         _ = joined(self)

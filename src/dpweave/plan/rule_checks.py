@@ -6,8 +6,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from dpweave.errors import PlanError
-from dpweave.plan.rules import Allowed, Determined, Equal, Exactly, Ordered, Symmetric
-from dpweave.schema.domain import MAX_CELLS, Bins, Categories, require_fitting, size, to_axis
+from dpweave.plan.rules import Allowed, Determined, Equal, Exactly, NeverBack, Ordered, Symmetric
+from dpweave.schema.domain import MAX_CELLS, Bins, Categories, Learn, require_fitting, size, to_axis
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -127,6 +127,26 @@ def require_two_ways(plan: DeclaredPlan, rule: Symmetric) -> None:
                 raise PlanError(f"{rule}: {key.key.name!r} shares columns with {other.key.name!r}; drop the rule")
     if plan.neighbours == "record" and keys[0].max_degree != keys[1].max_degree:
         raise PlanError(f"{rule}: who has links one way has as many the other way; give both keys the same max_degree")
+
+
+def require_order(plan: DeclaredPlan, rule: NeverBack) -> None:
+    """Refuse a rule on rows that come in no order, or on values that have none."""
+    table = plan.table[rule.table]
+    by = order_of(plan, rule.table)
+    if by is None:
+        raise PlanError(f"{rule}: rows come in no order; let the owning key of {rule.table!r} say order_by")
+    if by == rule.never_back:
+        raise PlanError(f"{rule}: rows are in the order of {by!r} anyway; drop the rule")
+    column = table.column[rule.never_back]
+    domain = column.domain
+    listed = isinstance(domain, Categories) and not domain.other
+    if not listed and not (column.column.type.ordered and isinstance(domain, Bins | Learn)):
+        raise PlanError(f"{rule}: its values have no order; let the domain of {rule.never_back!r} list them in theirs")
+
+
+def order_of(plan: DeclaredPlan, table: str) -> str | None:
+    """The column by which rows of one owner come one after the other, if they do."""
+    return next((k.order_by for k in plan.table[table].keys if k.order_by is not None), None)
 
 
 def codes_of(

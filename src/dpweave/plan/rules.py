@@ -227,6 +227,24 @@ class Symmetric:
         return f"the rule that {' and '.join(self.symmetric)} of {self.table!r} lead both ways"
 
 
+@dataclass(frozen=True)
+class NeverBack:
+    """Of the rows of one owner, none has an earlier value of a column than a row that comes before it (a status).
+
+    Rows come in the order that ``order_by`` of the owning key declares, values in that of the column's domain.
+    """
+
+    table: str
+    never_back: str
+
+    def check(self, database: Database) -> None:
+        """Refuse a rule that names what is not there, or is a key."""
+        _require_data_columns(self, (self.never_back,), database)
+
+    def __str__(self) -> str:
+        return f"the rule that {self.never_back} of {self.table!r} never goes back"
+
+
 def _require_data_columns(rule: Constraint, columns: Sequence[str], database: Database) -> None:
     """Refuse columns that are not there, or that are keys."""
     table = database[rule.table]
@@ -237,7 +255,7 @@ def _require_data_columns(rule: Constraint, columns: Sequence[str], database: Da
             raise PlanError(f"{rule}: {table.name}.{column} is a key; rules are for data")
 
 
-Constraint = Ordered | Determined | Allowed | Exactly | Equal | Symmetric
+Constraint = Ordered | Determined | Allowed | Exactly | Equal | Symmetric | NeverBack
 
 
 def constraint_from_dict(data: Mapping[str, Any], decimals: Collection[tuple[str, str]] = ()) -> Constraint:
@@ -248,6 +266,7 @@ def constraint_from_dict(data: Mapping[str, Any], decimals: Collection[tuple[str
         "per": Exactly,
         "equal": Equal,
         "symmetric": Symmetric,
+        "never_back": NeverBack,
     }
     kind = next((k for name, k in kinds.items() if name in data), Ordered)
     known = [f.name for f in fields(kind)]
@@ -324,6 +343,11 @@ def settling_order(rules: Sequence[Constraint]) -> list[Determined]:
         raise PlanError(f"{' and '.join(map(str, found))} depend on each other in a circle; drop one of them") from None
 
 
+def ordered_columns(rule: Ordered) -> tuple[str, ...]:
+    """Columns of the rule's own table."""
+    return (rule.upper, rule.lower) if rule.key is None else (rule.upper,)
+
+
 def check_together(rules: Sequence[Constraint]) -> None:
     """Refuse rules that would undo each other.
 
@@ -346,7 +370,12 @@ def check_together(rules: Sequence[Constraint]) -> None:
             if other != rule:
                 raise PlanError(f"{rule} and {other} both decide {rule.column!r}; drop one of them")
     for rule in rules:
+        if isinstance(rule, NeverBack):
+            ends = {(r.table, c): r for r in rules if isinstance(r, Ordered) for c in ordered_columns(r)}
+            taken = (held | ends).get((rule.table, rule.never_back))
+            if taken is not None:
+                raise PlanError(f"{rule} and {taken} both decide {rule.never_back!r}; drop one of them")
         if isinstance(rule, Ordered):
-            for column in (rule.upper, *([rule.lower] if rule.key is None else [])):
+            for column in ordered_columns(rule):
                 if (rule.table, column) in held:
                     raise PlanError(f"{rule} and {held[rule.table, column]} both decide {column!r}; drop one of them")

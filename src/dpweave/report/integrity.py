@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpweave.plan.rules import NeverBack
 from dpweave.schema.arrow_types import arrow_type
 from dpweave.schema.key_graph import KeyGraph
 from dpweave.schema.key_lookup import column_of
+from dpweave.weaving.kept_rules.never_back import going_back
 from dpweave.weaving.kept_rules.rule_repair import broken
 
 if TYPE_CHECKING:
@@ -61,7 +63,10 @@ def check(
 def _constraints(plan: Plan, tables: Mapping[str, pa.Table], coded: CodedDatabase) -> Iterator[Check]:
     """Check each rule that the plan declares."""
     for rule in plan.constraints:
-        wrong = broken(rule, tables, coded.links, plan.database)
+        if isinstance(rule, NeverBack):
+            wrong = going_back(plan, rule, tables, coded.links)
+        else:
+            wrong = broken(rule, tables, coded.links, plan.database)
         yield Check("declared rules", str(rule), not wrong, f"{wrong:,} rows break it" if wrong else "")
 
 

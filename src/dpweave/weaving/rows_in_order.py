@@ -280,6 +280,8 @@ class _Bringing:
         assert self._gaps is not None
         assert self._code is not None
         here = np.flatnonzero(~np.isnan(time))
+        if not len(here):
+            return owner, time
         total = np.bincount(owner[here], time[here], minlength=len(self._shown))
         count = np.bincount(owner[here], minlength=len(self._shown))
         mean = total / np.maximum(count, 1)
@@ -336,6 +338,8 @@ class _Bringing:
             return wanted
         centre = np.array(dict(self._noisy.moments.centres)[by])
         first = np.maximum(beyond[:, -1] / max(self._gaps.group_shares[-1], 1e-300) + centre, 0.0)
+        if not first.any():
+            return wanted
         codes = self._rng.choice(len(first), len(wanted), p=first / first.sum())
         drawn = self._order.times(codes, self._rng)
         drawn = np.where(np.isnan(drawn), self._rng.choice(times, len(drawn)), drawn)

@@ -11,6 +11,7 @@ from dpweave.links.wiring.assign import assign_at_random
 from dpweave.weaving.drawn_rows import DrawnRows
 from dpweave.weaving.kept_rules.acyclic_keys import break_circles
 from dpweave.weaving.kept_rules.declared_rules import keep_counts, keep_equal, keep_least_degrees, keep_symmetric
+from dpweave.weaving.kept_rules.never_back import keep_from_going_back
 from dpweave.weaving.kept_rules.rule_repair import obey
 from dpweave.weaving.key_targets import (
     keep_numbered,
@@ -87,6 +88,7 @@ class Weaver:
         done = state.ready if state.part.index else {}
         rules = [rule for rule in self._plan.constraints if rule.table not in done]
         self.repairs |= obey(rules, made, state.links, self._plan.database, settled=state.shared_rows.earlier.settled)
+        self.repairs |= keep_from_going_back(self._plan, rules, made, state.links)
         tables = {name: made[name] for name in self._plan.database.names if name not in done}
         self._pass_on(tables)
         return tables

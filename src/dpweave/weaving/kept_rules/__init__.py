@@ -2,7 +2,8 @@
 
 Lives here:
   - ``rule_repair``: rules of one row. ``declared_rules``: rules about keys and links.
-  - ``acyclic_keys``: rows that lead to rows of their own table without a circle.
+  - ``acyclic_keys``: rows that lead to rows of their own table without a circle. ``never_back``: columns that only go
+    on as rows of one owner follow each other.
 
 Does not live here: what a rule says (``plan``), and what models know of it (``fitting``).
 

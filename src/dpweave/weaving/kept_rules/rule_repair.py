@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpweave.plan.rules import Allowed, Constraint, Determined, Equal, Exactly, Ordered, Symmetric, settling_order
+from dpweave.plan.rules import (
+    Allowed,
+    Constraint,
+    Determined,
+    Equal,
+    Exactly,
+    NeverBack,
+    Ordered,
+    Symmetric,
+    settling_order,
+)
 from dpweave.weaving.kept_rules.declared_rules import breaking, elsewhere, mend, off_count, off_pairs
 
 if TYPE_CHECKING:
@@ -37,7 +47,8 @@ def obey(
     this ends, since no value passes the largest one there was. ``settled`` holds, by rule, what dependent values of
     earlier rows are; rows that are new follow it and add to it.
     """
-    rules = [r for r in rules if not isinstance(r, Exactly | Equal | Symmetric)]  # kept while rows were wired
+    # Those on links are kept while rows are wired, and order when all else is done.
+    rules = [r for r in rules if not isinstance(r, Exactly | Equal | Symmetric | NeverBack)]
     changed = dict.fromkeys(map(str, rules), 0)
     ordered = [r for r in rules if isinstance(r, Ordered)]
     allowed = [r for r in rules if isinstance(r, Allowed)]
@@ -64,7 +75,10 @@ def broken(
     links: Mapping[tuple[str, str], IntArray],
     database: Database,
 ) -> int:
-    """Count the rows that break a rule, or the owners whose rows do; nothing is changed."""
+    """Count the rows that break a rule, or the owners whose rows do; nothing is changed.
+
+    Rules on the order of rows have their own (:func:`dpweave.weaving.kept_rules.never_back.going_back`).
+    """
     if isinstance(rule, Allowed):
         return int(breaking(rule, tables).sum())
     if isinstance(rule, Equal):
@@ -73,6 +87,8 @@ def broken(
         return off_pairs(rule, links)
     if isinstance(rule, Exactly):
         return off_count(rule, tables, links, database)
+    if isinstance(rule, NeverBack):
+        raise TypeError(f"{rule} is checked by going_back")
     copy = dict(tables)
     return _settle(rule, copy, {}) if isinstance(rule, Determined) else _raise(rule, copy, links, database)
 
