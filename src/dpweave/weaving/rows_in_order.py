@@ -270,7 +270,7 @@ class _Bringing:
 
     def _with(self, names: tuple[str, ...]) -> FloatArray:
         """What was found about how codes of some columns go with gaps, beyond noise, as shares of all rows."""
-        if not names or self._order.gap not in self._asked:
+        if not names or not {self._order.gap, *names} <= self._asked:
             return np.zeros((0, len(self._gaps.groups) if self._gaps else 0))
         values = matrix(self._noisy.moments, self._noisy.values, names, (self._order.gap,))
         return beyond_noise(values, self._noisy.sigma).matrix / self._measured
