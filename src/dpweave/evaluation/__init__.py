@@ -3,7 +3,8 @@
 Lives here:
   - ``evaluate``: the public function and its result.
   - ``figures``: its values. ``comparisons``: errors over sets of columns, degrees,
-    association. ``distances``: the formulas.
+    association. ``unit_comparisons``: what rows of one owner have in common, and their order.
+    ``distances``: the formulas.
   - ``learners``: figures that train a model. ``baselines``: what a copy is compared with.
   - ``evaluation_page``: the result as text and as a page.
 

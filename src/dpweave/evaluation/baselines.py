@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from dpweave.model.coded_database import CodedDatabase
     from dpweave.plan.plan import Plan
 
-SYNTHETIC, SHUFFLED, RANDOM, INDEPENDENT, RESAMPLED = (
+SYNTHETIC, SHUFFLED, RANDOM, INDEPENDENT, RESAMPLED, HALVES = (
     "synthetic",
     "shuffled keys",
     "random wiring",
     "independent columns",
     "resampled real",
+    "half of the real owners",
 )
 MEANING = {
     SYNTHETIC: "the copy as it is",
@@ -29,6 +30,7 @@ MEANING = {
     RANDOM: "the copy with every foreign key drawn uniformly: degrees are lost too",
     INDEPENDENT: "random wiring of tables whose columns are permuted one by one",
     RESAMPLED: "as many draws from the real distribution as the copy has rows: the error that sampling alone makes",
+    HALVES: "one half of the real owners with their rows, against the other half: what chance alone makes",
 }
 
 

@@ -25,6 +25,7 @@ from dpweave.evaluation.baselines import (
     shuffled_keys,
 )
 from dpweave.evaluation.comparisons import (
+    REAL,
     SHOWN_PAIRS,
     WorkloadError,
     associated,
@@ -35,6 +36,7 @@ from dpweave.evaluation.comparisons import (
     within_errors,
 )
 from dpweave.evaluation.figures import EvaluationFigures
+from dpweave.evaluation.unit_comparisons import moments_of, unit_figures
 from dpweave.model.coded_database import encode
 from dpweave.progress import reporter
 from dpweave.schema.domain import Bins, Categories, Learn, bins_at, to_axis
@@ -104,6 +106,7 @@ def evaluate(
             plan = resolved(plan, stored)
             goal = _target(plan, target)
             real = encode(plan, stored)
+            when = moments_of(plan, lambda table, column: _values(stored, table, column))
         small = learners and sum(real.rows.values()) <= MOST_SDMETRICS_ROWS
         real_tables = dict(stored) if small else None
     rng = np.random.default_rng(seed)
@@ -133,6 +136,11 @@ def evaluate(
             pairs, kept = associated(crossing, real, rivals, rng=rng)
             retentions.append(kept)
             associations += pairs
+    with steps.step("compare units"):
+        copied = moments_of(plan, lambda table, column: _values(db, table, column))
+        times = {REAL: when, **dict.fromkeys((SYNTHETIC, SHUFFLED, RANDOM), copied)}
+        shown = {n: r for n, r in rivals.items() if n != INDEPENDENT}
+        units = unit_figures(plan, real, shown, times, rng=rng)
     with steps.step("distances to the closest record"):
         extra = closest_records(plan, real, rivals, rng)
     if learners:
@@ -146,6 +154,7 @@ def evaluate(
         degrees=tuple(degree_distances(plan, real, rivals)),
         retentions=tuple(retentions),
         associations=tuple(sorted(associations, key=lambda a: -a.real)[: SHOWN_PAIRS * 3]),
+        units=tuple(units),
         scores=tuple(extra),
         notes=tuple(notes),
     )

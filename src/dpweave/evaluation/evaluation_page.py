@@ -7,7 +7,7 @@ from html import escape
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from dpweave.evaluation.baselines import INDEPENDENT, MEANING, RANDOM, RESAMPLED, SHUFFLED, SYNTHETIC
+from dpweave.evaluation.baselines import HALVES, INDEPENDENT, MEANING, RANDOM, RESAMPLED, SHUFFLED, SYNTHETIC
 from dpweave.report.html_page import figures, page, table
 
 if TYPE_CHECKING:
@@ -22,7 +22,9 @@ SHORT = {
     RANDOM: "random",
     INDEPENDENT: "independ.",
     RESAMPLED: "resampled",
+    HALVES: "halves",
 }
+OF_UNITS = (SYNTHETIC, SHUFFLED, RANDOM, HALVES)
 SCOPES = {
     "within": "within tables",
     "across": "across a foreign key",
@@ -75,6 +77,11 @@ def evaluation_text(e: EvaluationFigures) -> str:
         ],
     )
     lines += _block(
+        "units: what rows of one owner have in common, and their order",
+        [SHORT[r] for r in OF_UNITS],
+        [(f"{s.where}: {s.name}", [number(s.value.get(r)) for r in OF_UNITS]) for s in e.units],
+    )
+    lines += _block(
         "further figures",
         [],
         [(f"{s.name}: {s.where}", [f"{SHORT.get(n, n)} {number(v)}" for n, v in s.value.items()]) for s in e.scores],
@@ -107,6 +114,7 @@ def evaluation_page(e: EvaluationFigures) -> str:
         "errors": ("Errors", _errors(e)),
         "degrees": ("Degrees", _degrees(e)),
         "association": ("Association", _association(e)),
+        "units": ("Units", _units(e)),
         "scores": ("Further figures", _scores(e)),
         "rivals": ("What it is compared with", _rivals()),
     }
@@ -209,6 +217,19 @@ def _association(e: EvaluationFigures) -> str:
         f" wiring gives, below 0 it was turned around.</p>{kept}<details open><summary>Pair by"
         f" pair</summary>{pairs}</details></div>"
     )
+
+
+def _units(e: EvaluationFigures) -> str:
+    made = table(
+        "NOT PRIVATE. What rows of one owner have in common, and in what order they come",
+        ["rows", "figure", *OF_UNITS],
+        [(s.where, s.name, *(number(s.value.get(r)) for r in OF_UNITS)) for s in e.units],
+        numeric=range(2, 6),
+    )
+    words = "".join(
+        f"<dt>{escape(n)}</dt><dd>{escape(m)}</dd>" for n, m in {s.name: s.meaning for s in e.units}.items()
+    )
+    return f'<div class="card">{made}<dl class="words">{words}</dl></div>' if e.units else "<p>No rows have owners.</p>"
 
 
 def _scores(e: EvaluationFigures) -> str:

@@ -29,6 +29,8 @@ class EvaluationFigures:
     degrees: tuple[DegreeDistance, ...]
     retentions: tuple[Retention, ...]
     associations: tuple[Association, ...]
+    units: tuple[Score, ...] = ()
+    """What rows of one owner have in common, and their order, by owning key."""
     scores: tuple[Score, ...] = ()
     notes: tuple[str, ...] = field(default=())
     stamp: str = STAMP
