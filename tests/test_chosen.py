@@ -69,6 +69,7 @@ AT_THE_TOP: dict[str, str] = {
     "evaluation/distances.py": "DENSE_CELLS",
     "evaluation/evaluate.py": "MOST_CATEGORIES",
     "evaluation/learners.py": "MOST_ROWS MOST_UNITS MOST_SDMETRICS_ROWS",
+    "evaluation/unit_comparisons.py": "LEAST_EXCESS MOST_OWNERS MOST_QUESTIONS MOST_CODES LEAST_SHARE",
     "explain/draft_notes.py": "CANDIDATES",
     "explain/explanation_text.py": "WIDTH",
     "explain/forecast.py": "WORST MOST_COLUMNS SECONDS BYTES",
