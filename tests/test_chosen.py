@@ -112,6 +112,7 @@ AT_THE_TOP: dict[str, str] = {
     "report/cards.py": "MOST_NUMBERS MOST_HEAT_MAPS MOST_HEAT_MAPS_IN_ALL MOST_SEEN",
     "report/fidelity.py": "MOST_PAIRS",
     "report/html_report.py": "MOST_EVENTS",
+    "report/unit_views.py": "LONG",
     "schema/arrow_types.py": "_INTEGERS WIDEST_DECIMAL WIDEST",
     "schema/codec.py": "CASE_LIMIT",
     "schema/domain.py": "MAX_CELLS _EPOCH",

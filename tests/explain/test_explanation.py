@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from dpweave.budget.allocation import allocate
-from dpweave.budget.tasks import SIBLINGS
+from dpweave.budget.tasks import ORDER, SIBLINGS
 from dpweave.cli import demo
 from dpweave.errors import UsageError
 from dpweave.explain.draft_notes import comments
@@ -65,6 +65,15 @@ def test_the_budget_is_the_one_that_a_fit_will_spend(plan, said):
     assert {s.task: s.rho for s in said.budget} == expected
     assert siblings
     assert sum(s.rho for s in said.budget if "people" in s.touches) <= allocation.rho * (1 + 1e-12)
+
+
+def test_what_is_for_order_is_said_apart(said):
+    ordered = Plan.from_toml(f'{TOML}order_by = "day"\n').explain(epsilon=1.0, delta=1e-6)
+    again, before = ({s.task: s.rho for s in x.budget} for x in (ordered, said))
+    common, order = (f"links:visits.person{end}" for end in (SIBLINGS, ORDER))
+    assert order not in before
+    assert again[common] + again[order] == pytest.approx(before[common])
+    assert again[order] == pytest.approx(again[common])
 
 
 def test_noise_of_a_size_is_the_noise_that_its_rho_buys(said):

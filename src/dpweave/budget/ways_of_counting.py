@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from dpweave.measure.question import Way
 from dpweave.plan.compiled import once
+from dpweave.privacy.accounting import split
 from dpweave.privacy.sensitivity import units_of
 from dpweave.schema.domain import parse_newcomer
 
@@ -55,6 +56,14 @@ def asks_for_order(plan: CompiledPlan, relation: Relation) -> bool:
     """Whether it is asked in what order these rows come."""
     key = plan.table[relation.table].key[relation.key].planned
     return key.order_by is not None and asks_for_siblings(plan, relation)
+
+
+def for_common_and_order(plan: CompiledPlan, relation: Relation, rho: float) -> tuple[float, float]:
+    """What of a budget for rows of one owner is for what they have in common, and what for their order: even parts."""
+    if not rho or not asks_for_order(plan, relation):
+        return rho, 0.0
+    one, two = split(rho, [1.0, 1.0])
+    return one, two
 
 
 @once

@@ -15,6 +15,7 @@ import numpy as np
 from dpweave.evaluation import distances
 from dpweave.evaluation.baselines import HALVES
 from dpweave.evaluation.comparisons import REAL, Score, usable_columns
+from dpweave.schema.encoding import points
 from dpweave.schema.key_lookup import column_of
 
 if TYPE_CHECKING:
@@ -308,16 +309,11 @@ def moments_of(plan: Plan, whole: Callable[[str, str], pa.ChunkedArray]) -> dict
     ``whole`` returns a column of a table.
     """
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     found = {}
     for table in plan.tables:
         for key in (k for k in table.keys if k.order_by is not None):
             by = str(key.order_by)
             one = {table.name: pa.table({by: whole(table.name, by)})}
-            column = column_of(one, table.name, table.column[by].column)
-            steps = column.cast(pa.int32()) if pa.types.is_date32(column.type) else column
-            points = pc.fill_null(steps.cast(pa.int64()), 0).to_numpy(zero_copy_only=False).astype(np.float64)
-            points[np.asarray(column.is_null().to_numpy(zero_copy_only=False), dtype=bool)] = np.nan
-            found[table.name, by] = points
+            found[table.name, by] = points(column_of(one, table.name, table.column[by].column))
     return found

@@ -16,6 +16,7 @@ from dpweave import chosen
 from dpweave.budget.allocation import Allocation, allocate, declared_costs
 from dpweave.budget.priorities import many, moved
 from dpweave.budget.tasks import (
+    ORDER,
     SIBLINGS,
     Task,
     favoured,
@@ -25,7 +26,7 @@ from dpweave.budget.tasks import (
     task_view,
     touched,
 )
-from dpweave.budget.ways_of_counting import table_way, task_way
+from dpweave.budget.ways_of_counting import for_common_and_order, table_way, task_way
 from dpweave.explain.draft_notes import said_of_bare_rows
 from dpweave.explain.explanation_text import explanation_text, short
 from dpweave.explain.forecast import forecast
@@ -148,15 +149,21 @@ def _spendings(plan: Plan, allocation: Allocation) -> tuple[Spending, ...]:
             _sigma(compiled, of, rho),
         )
         for of in allocation.tasks
-        for task, rho in _split(allocation, of)
+        for task, rho in _split(compiled, allocation, of)
     )
 
 
-def _split(allocation: Allocation, task: Task) -> list[tuple[Task, float]]:
-    """A task with its share, and what of a relation's is for what rows of one owner have in common."""
+def _split(plan: CompiledPlan, allocation: Allocation, task: Task) -> list[tuple[Task, float]]:
+    """A task with its share, and what of a relation's is for what rows of one owner have in common, and for their
+    order.
+    """
     own = allocation.siblings.get(task)
     found = [(task, allocation.for_links(task))]
-    return found if own is None else [*found, (replace(task, item=f"{task.item}{SIBLINGS}"), own)]
+    if own is None:
+        return found
+    common, order = for_common_and_order(plan, plan.relation[task.table, task.item], own)
+    parts = [(SIBLINGS, common), *([(ORDER, order)] if order else [])]
+    return [*found, *((replace(task, item=f"{task.item}{name}"), part) for name, part in parts)]
 
 
 def _sigma(plan: CompiledPlan, task: Task, rho: float) -> float | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpweave.budget.tasks import link_task, popularity_task, siblings_task
-from dpweave.budget.ways_of_counting import asks_for_order, relation_way
+from dpweave.budget.ways_of_counting import for_common_and_order, relation_way
 from dpweave.fitting.order_learning import OrderAsker
 from dpweave.fitting.sibling_learning import learn_siblings
 from dpweave.fitting.unit_windows import unit_window
@@ -20,7 +20,7 @@ from dpweave.links.relation_model import relation_model
 from dpweave.measure.answers import averaged
 from dpweave.measure.question import Way
 from dpweave.model.file_format import listed
-from dpweave.privacy.accounting import split, subtract
+from dpweave.privacy.accounting import subtract
 from dpweave.schema.domain import parse_degree
 from dpweave.weaving.known_links import KnownLinks, order_answers
 from dpweave.weaving.parts import SharedRows, pilot
@@ -145,12 +145,8 @@ class Asker:
         return self.siblings.get(link_task(relation), 0.0) if window.has_moments else 0.0
 
     def _for_units(self, window: CuratorWindow, relation: Relation) -> tuple[float, float]:
-        """What of it is for what these rows have in common, and what for their order: even parts."""
-        rho = self._in_units(window, relation)
-        if not rho or not asks_for_order(self.blueprint.plan.compile(), relation):
-            return rho, 0.0
-        one, two = split(rho, [1.0, 1.0])
-        return one, two
+        """What of it is for what these rows have in common, and what for their order."""
+        return for_common_and_order(self.blueprint.plan.compile(), relation, self._in_units(window, relation))
 
     def ask(self, unlinked: Unlinked, progress: Callable[[str, float], None]) -> None:
         """Ask about the links of a relation; what was answered is in the release."""

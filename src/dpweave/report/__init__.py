@@ -1,8 +1,8 @@
 """The report: what the release says and what the copy holds. Made from the release alone, so it is safe to share.
 
 Lives here: ``html_report`` (the public function), ``fidelity`` (what is compared),
-``noisy_estimates`` (noisy counts with their errors), ``integrity`` (keys, nulls, types,
-rules), ``cards``, ``svg_figures`` and ``html_page`` (how it looks).
+``noisy_estimates`` (noisy counts with their errors), ``unit_views`` (rows of one owner),
+``integrity`` (keys, nulls, types, rules), ``cards``, ``svg_figures`` and ``html_page`` (how it looks).
 
 Does not live here: real rows. The import contract keeps this package away from sources and from the Curator.
 

@@ -12,6 +12,7 @@ from dpweave.report.svg_figures import percent
 if TYPE_CHECKING:
     from dpweave.report.fidelity import Fidelity, RelationView, TableView
     from dpweave.report.noisy_estimates import Distribution, Pair
+    from dpweave.report.unit_views import Transition, UnitsView
 
 MOST_NUMBERS = 40
 """Rows of the tables of numbers under a plot."""
@@ -190,7 +191,47 @@ def _one_relation(r: RelationView, *, heat_maps: int) -> str:
             if maps
             else ""
         )
-        + f"{left_out}</details></div>"
+        + f"{left_out}{'' if r.units is None else _units(r.name, r.units)}</details></div>"
+    )
+
+
+def _units(name: str, found: UnitsView) -> str:
+    """What rows of one owner have in common, and in what order they come."""
+    rows = [
+        (a.column, f"{100 * a.copy:+.2f}", f"{100 * a.measured:+.2f}", f"± {100 * a.band:.2f}")
+        for a in sorted(found.agreements, key=lambda a: -a.measured)
+    ]
+    made = table(
+        f"What rows of one owner have in common by {name}: how much more often two of them agree than any two do",
+        ["column", "copy", "measured", "band"],
+        rows,
+        numeric=(1, 2, 3),
+    )
+    common = (
+        '<h4 style="margin:1rem 0 .5rem">What rows of one owner have in common</h4><p class="soft">In percentage'
+        " points of all rows, for each column: 0 is what rows of any owners have. Long vectors of owners are cut where"
+        " they are measured, of the copy's as of the original's, so that figures are a little small on both"
+        f" sides.</p>{made}"
+        if rows
+        else ""
+    )
+    if found.order_by is None:
+        return common
+    gaps = "" if found.gaps is None else f'<div class="cards">{_column(found.gaps)}</div>'
+    maps = "".join(_transition(t) for t in found.transitions[:MOST_HEAT_MAPS])
+    return (
+        f'{common}<h4 style="margin:1rem 0 .5rem">In what order they come, by {escape(found.order_by)}</h4>{gaps}'
+        f'<div class="cards wide">{maps}</div>'
+    )
+
+
+def _transition(t: Transition) -> str:
+    measured, copy, most = svg_figures.transition_maps(t)
+    return (
+        f'<figure><div class="head"><h4>{escape(t.column)}, after that of the row before</h4></div><div'
+        f' class="maps"><div><span class="unit">measured</span>{measured}</div><div><span'
+        f' class="unit">copy</span>{copy}</div></div><figcaption>Down: the row before. Full colour is'
+        f" ±{100 * most:.2g} points of all rows; noise is ±{200 * t.noise:.2g} (2 σ).</figcaption></figure>"
     )
 
 

@@ -15,6 +15,7 @@ from dpweave.measure.question import Question
 from dpweave.model.coded_database import CodedDatabase, bucketed, encode, labels
 from dpweave.report.integrity import Check, check
 from dpweave.report.noisy_estimates import Distribution, Pair
+from dpweave.report.unit_views import units_view
 from dpweave.schema.codec import Codec
 from dpweave.schema.database import Column, Type
 from dpweave.schema.degree_buckets import buckets
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from dpweave.plan.entries import ColumnPlan
     from dpweave.plan.relations import Relation
     from dpweave.privacy.window import Columns, Noisy
+    from dpweave.report.unit_views import UnitsView
     from dpweave.schema.domain import Attribute
 
 MOST_PAIRS = 300
@@ -80,6 +82,8 @@ class RelationView:
     """Columns of either side as the links see them: a customer counts once for every order."""
     pairs: tuple[Pair, ...] = ()
     """Pairs of columns across the key that were measured, strongest evidence first."""
+    units: UnitsView | None = None
+    """What rows of one owner have in common, and their order, where it was asked."""
 
     @property
     def name(self) -> str:
@@ -104,7 +108,7 @@ def fidelity(model: Model, db: Mapping[str, pa.Table]) -> Fidelity:
     compiled = plan.compile()
     woven = {**compiled.relation, **{(r.table, r.joint): r for r in compiled.relations if r.joint}}
     shown = tuple(
-        _relation(model, coded, table.name, key.key.name, woven.get((table.name, key.key.name)))
+        _relation(model, coded, db, table.name, key.key.name, woven.get((table.name, key.key.name)))
         for table in plan.tables
         if table.name not in plan.public
         for key in table.keys
@@ -213,7 +217,9 @@ def _is_same(domain: Any, codec: Codec) -> bool:
     )
 
 
-def _relation(model: Model, coded: CodedDatabase, table: str, key: str, relation: Relation | None) -> RelationView:
+def _relation(
+    model: Model, coded: CodedDatabase, db: Mapping[str, pa.Table], table: str, key: str, relation: Relation | None
+) -> RelationView:
     plan = model.plan
     planned = plan.table[table].key[key]
     links = coded.links[table, key]
@@ -236,7 +242,13 @@ def _relation(model: Model, coded: CodedDatabase, table: str, key: str, relation
         relation.key if relation is not None and elsewhere else None,
         () if relation is None or elsewhere else tuple(_seen(model, coded, relation, measured)),
         () if elsewhere else tuple(sorted(pairs, key=lambda p: -p.evidence)),
+        None if relation is None or elsewhere else _units_of(model, coded, db, relation),
     )
+
+
+def _units_of(model: Model, coded: CodedDatabase, db: Mapping[str, pa.Table], relation: Relation) -> UnitsView | None:
+    codecs = {n: _seen_codec(model, relation, a) for n, a in (*relation.left, *relation.right)}
+    return units_view(model, coded, db, relation, codecs)
 
 
 def _degrees(model: Model, coded: CodedDatabase, table: str, key: str) -> Distribution:

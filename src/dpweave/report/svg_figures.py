@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dpweave.arrays import FloatArray
     from dpweave.plan.plan import Plan
     from dpweave.report.noisy_estimates import Distribution, Pair
+    from dpweave.report.unit_views import Transition
 
 MOST_BARS = 16
 MOST_COLUMNS = 64
@@ -193,11 +194,26 @@ def heat_maps(pair: Pair) -> tuple[str, str, float]:
     rows = _busiest(pair.synthetic.sum(axis=1) + np.maximum(pair.measured.counts.sum(axis=1), 0))
     columns = _busiest(pair.synthetic.sum(axis=0) + np.maximum(pair.measured.counts.sum(axis=0), 0))
     maps = [x[np.ix_(rows, columns)] for x in (pair.measured_excess, pair.synthetic_excess)]
-    most = max(float(np.abs(maps[1]).max(initial=0.0)), float(np.abs(maps[0]).max(initial=0.0)), 2 * pair.noise, 1e-9)
     words = [pair.left_labels[i] for i in rows], [pair.right_labels[j] for j in columns]
+    return _both_maps(f"{pair.left} by {pair.right}", maps[0], maps[1], words, pair.noise)
+
+
+def transition_maps(t: Transition) -> tuple[str, str, float]:
+    """Draw what comes after what, measured and in the copy, in the same way."""
+    most = np.maximum(np.abs(t.measured), np.abs(t.copy))
+    rows, columns = (_busiest(most.max(axis=axis)) for axis in (1, 0))
+    words = [t.before[i] for i in rows], [t.after[j] for j in columns]
+    one, two = (x[np.ix_(rows, columns)] for x in (t.measured, t.copy))
+    return _both_maps(f"{t.column} of the row before by {t.column}", one, two, words, t.noise)
+
+
+def _both_maps(
+    title: str, measured: FloatArray, copy: FloatArray, words: tuple[list[str], list[str]], noise: float
+) -> tuple[str, str, float]:
+    most = max(float(np.abs(copy).max(initial=0.0)), float(np.abs(measured).max(initial=0.0)), 2 * noise, 1e-9)
     drawn = [
-        _heat_map(f"{what}: {pair.left} by {pair.right}", m, words[0], words[1], most)
-        for what, m in zip(("Measured", "Copy"), maps, strict=True)
+        _heat_map(f"{what}: {title}", m, words[0], words[1], most)
+        for what, m in (("Measured", measured), ("Copy", copy))
     ]
     return drawn[0], drawn[1], most
 

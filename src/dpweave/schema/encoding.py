@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from dpweave.arrays import IntArray
+    from dpweave.arrays import FloatArray, IntArray
     from dpweave.schema.codec import Codec
     from dpweave.schema.domain import Scalar
 
@@ -57,6 +57,18 @@ def encode_column(codec: Codec, values: pa.Array) -> IntArray:
         case Bins(edges=edges):
             inner = _bins_of(values, edges[1:-1])
     return np.where(missing, codec.null_code, inner).astype(np.int64)
+
+
+def points(values: pa.Array) -> FloatArray:
+    """Whole numbers, dates and timestamps on the number line, in steps, days and seconds; not a number where null."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    missing = np.asarray(values.is_null().to_numpy(zero_copy_only=False), dtype=bool)
+    steps = values.cast(pa.int32()) if pa.types.is_date32(values.type) else values
+    found = np.asarray(pc.fill_null(steps.cast(pa.int64()), 0).to_numpy(zero_copy_only=False))
+    found = found // 1_000_000 if pa.types.is_timestamp(values.type) else found
+    return np.where(missing, np.nan, found.astype(np.float64))
 
 
 def is_missing(codec: Codec, values: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
