@@ -56,6 +56,7 @@ AT_THE_TOP: dict[str, str] = {
     "engines/duckdb/sink.py": "_TRANSACTION _DEEPEST",
     "engines/duckdb/source.py": "SPARE_NUMBERS",
     "engines/duckdb/types.py": "_DUCKDB",
+    "engines/large_arrays.py": "IN_MEMORY ROWS BUCKETS",
     "engines/mysql/connection.py": "CONNECT_SECONDS PATIENCE _CODES",
     "engines/mysql/sink.py": "STATEMENT NUMBER",
     "engines/mysql/types.py": "WIDEST_DECIMAL WIDEST_KEY WIDEST_ROW CHARACTER _INTEGERS _MYSQL",

@@ -1,7 +1,8 @@
 """Exact marginals of bounded views. Everything in here is private; only the Curator may hold it.
 
 Two ways to the same numbers: an embedded engine hands over coded columns once (a byte or two each), which are counted
-in memory; any other engine joins and groups where the rows live and returns one row per occupied cell.
+in this process, some rows or units at a time; any other engine joins and groups where the rows live and returns one row
+per occupied cell.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import ibis
 import numpy as np
 
+from dpweave.engines.large_arrays import all_of, blocks, in_order, let_go, picked, places_of, room, taken, together
 from dpweave.privacy.unit_sums import clipped_sum, clipped_sum_in_engine, moment_sum, share
 from dpweave.schema.covering import cover, summed
 from dpweave.schema.domain import (
@@ -99,17 +101,23 @@ class Counts:
 
     def unit_moments(self, view: View, moments: UnitMoments, *, most_rows: int) -> IntArray:
         """Return clipped sums of the units' second moments, over rows of all its views; in memory alone."""
-        promise, parts = self._bounding.promise, []
-        for one in moments.views(view):
-            unit, rows = self._of_units(one, tuple(c for c in moments.all_columns if c in one.attribute))
-            seen = (
-                self._seen(one.base, one.attribute[c]) if c in one.attribute else np.full(len(unit), -1)
-                for c in moments.all_columns
-            )
-            owner = self._position(one.base, promise.owning_path(one.base, moments.owner))
-            parts.append([column[rows] for column in (unit, owner, *seen)])
-        every = [np.concatenate(column) for column in zip(*parts, strict=True)]
-        return moment_sum(*every, moments=moments, most_rows=most_rows)
+        views, promise = moments.views(view), self._bounding.promise
+        parts = [self._of_units(one, tuple(c for c in moments.all_columns if c in one.attribute)) for one in views]
+        owners = [self._position(one.base, promise.owning_path(one.base, moments.owner)) for one in views]
+        out = np.zeros(len(moments.at[0]), dtype=np.int64)
+        for few in together(parts):
+            columns = []
+            for one, (unit, _), owner, rows in zip(views, parts, owners, few, strict=True):
+                seen = (
+                    picked(self._seen(one.base, one.attribute[c]), rows)
+                    if c in one.attribute
+                    else np.full(len(rows), -1)
+                    for c in moments.all_columns
+                )
+                columns.append([picked(unit, rows), picked(owner, rows), *seen])
+            every = [np.concatenate(column) for column in zip(*columns, strict=True)]
+            out += moment_sum(*every, moments=moments, most_rows=most_rows)
+        return out
 
     def categories(self, table: str, column: str, *, length: int) -> dict[str, int]:
         """Weight of each value of a text column: rows, or with a ``length`` above 1 the
@@ -164,19 +172,21 @@ class Counts:
             found |= {clique: summed(counts, block, clique) for clique in inside}
         return found
 
-    def _of_units(self, view: View, columns: Columns) -> tuple[Codes, IntArray]:
-        """Return each row's unit, and which rows have one and lead somewhere by all of ``columns``."""
+    def _of_units(self, view: View, columns: Columns) -> tuple[Codes, Codes]:
+        """Return each row's unit, and unit by unit the rows that have one and lead somewhere by all of ``columns``."""
         unit = self._position(view.base, self._bounding.promise.owning_path(view.base))
-        there = self._present(view.base, *self._needs(view, columns))
-        return unit, np.flatnonzero(unit >= 0 if there is None else (unit >= 0) & there)
+        key = ("present", view.base, *self._needs(view, columns))
+        return unit, self._once((*key, "in order"), lambda: in_order(unit, self._present(*key[1:])))
 
     def _unit_sum_in_memory(self, view: View, unit_sum: UnitSum, shape: tuple[int, ...]) -> IntArray:
-        unit, rows = self._of_units(view, unit_sum.all_columns)
-        rows = rows[np.argsort(unit[rows], kind="stable")]
-        codes = {name: self._seen(view.base, view.attribute[name])[rows] for name in unit_sum.all_columns}
-        at = (np.zeros(len(rows), dtype=np.int64), *(codes[name] for name in unit_sum.columns))
-        cells = np.ravel_multi_index(at, (1, *shape), mode="clip")
-        return clipped_sum(unit[rows], cells, codes, unit_sum, size=math.prod(shape))
+        unit, every = self._of_units(view, unit_sum.all_columns)
+        out = np.zeros((math.prod(shape), len(unit_sum.codes)), dtype=np.int64)
+        for (rows,) in together([(unit, every)]):
+            codes = {name: picked(self._seen(view.base, view.attribute[name]), rows) for name in unit_sum.all_columns}
+            at = (np.zeros(len(rows), dtype=np.int64), *(codes[name] for name in unit_sum.columns))
+            cells = np.ravel_multi_index(at, (1, *shape), mode="clip")
+            out += clipped_sum(picked(unit, rows), cells, codes, unit_sum, size=len(out))
+        return out
 
     def _needs(self, view: View, clique: Columns) -> tuple[tuple[Path, ...], tuple[str, ...]]:
         """Paths that must lead somewhere, and keys by which a row must be a newcomer, for it to count."""
@@ -189,9 +199,8 @@ class Counts:
         """Rows whose paths all lead somewhere and which are newcomers by ``keys``; None where that is every row."""
 
         def make() -> Codes | None:
-            new = (self._seen(base, Attribute(newcomer(key))) != NOBODY for key in keys)
-            every = np.logical_and.reduce([*(self._position(base, path) >= 0 for path in paths), *new])
-            return None if every.all() else every
+            new = ((self._seen(base, Attribute(newcomer(key))), np.not_equal, NOBODY) for key in keys)
+            return all_of([*((self._position(base, path), np.greater_equal, 0) for path in paths), *new])
 
         return self._once(("present", base, paths, keys), make) if paths or keys else None
 
@@ -203,9 +212,7 @@ class Counts:
         def make() -> Codes:
             codec = self._codec(base, attribute)
             small = np.promote_types(self._codes(table, column).dtype, np.min_scalar_type(codec.null_code))
-            return _taken(
-                self._codes(table, column).astype(small, copy=False), self._position(base, path), codec.null_code
-            )
+            return taken(self._codes(table, column), self._position(base, path), codec.null_code, small)
 
         return self._once(("seen", base, column, path), make)
 
@@ -217,10 +224,10 @@ class Counts:
         def make() -> Codes | None:
             if path:
                 here = self._bounding.promise.graph.walk(base, path[:-1])
-                return _taken(self._links(here, path[-1]), self._position(base, path[:-1]), -1)
+                return taken(self._links(here, path[-1]), self._position(base, path[:-1]), -1)
             left = self._bounding.left(base)
-            there = self._fetch(left, left.rid.notnull(), np.zeros(self._length(base), dtype=bool))
-            return None if there.all() else np.flatnonzero(there)
+            there = self._fetch(left, left.rid.notnull(), room(self._length(base), bool))
+            return None if all_of([(there, np.equal, True)]) is None else places_of(there)
 
         return self._once(("position", base, path), make)
 
@@ -232,7 +239,7 @@ class Counts:
             rows = self._bounding.linked(table)
             link = rows[self._bounding.link_name(table, key_name)].fill_null(-1)
             small = np.min_scalar_type(-1 - self._length(target))
-            return self._fetch(rows, link, np.full(self._length(table), -1, dtype=small))
+            return self._fetch(rows, link, room(self._length(table), small, -1))
 
         return self._once(("link", table, key_name), make)
 
@@ -242,9 +249,9 @@ class Counts:
         def make() -> Codes:
             rows, code = self._coded(self._bounding.raw(table, alone=column), table, column)
             if parse_newcomer(column):
-                return self._fetch(rows, code.fill_null(NOBODY), np.full(self._length(table), NOBODY, dtype=np.uint32))
+                return self._fetch(rows, code.fill_null(NOBODY), room(self._length(table), np.uint32, NOBODY))
             small = np.min_scalar_type(max(self._codecs[table, column].size - 1, 0))
-            return self._fetch(rows, code, np.zeros(self._length(table), dtype=small))
+            return self._fetch(rows, code, room(self._length(table), small))
 
         return self._once(("codes", table, column), make)
 
@@ -267,6 +274,7 @@ class Counts:
         """Read one column into ``out``, each value at its row's ``rid``."""
         for batch in self._bounding.source.stream(rows.select(rows.rid, value=expression)):
             out[batch["rid"].to_numpy()] = batch["value"].to_numpy(zero_copy_only=False)
+            let_go(out)
         return out
 
     # -- in the engine ---------------------------------------------------------------------------------------------
@@ -359,23 +367,13 @@ def _repeats(linked: Any, link: Any, order: list[Any]) -> Any:
 def _histogram(codes: Sequence[Codes], shape: tuple[int, ...], there: Codes | None, *, rows: int) -> IntArray:
     """Count rows per cell; ``there`` masks those that count."""
     out = np.zeros(int(np.prod(shape)), dtype=np.int64)
-    for start in range(0, rows, BLOCK_ROWS):
-        block = slice(start, min(start + BLOCK_ROWS, rows))
-        cell = np.zeros(block.stop - start, dtype=np.uint32)  # MAX_CELLS is far below its end
+    for block in blocks(rows, there, *codes, rows=BLOCK_ROWS):
+        cell = np.zeros(block.stop - block.start, dtype=np.uint32)  # MAX_CELLS is far below its end
         for column, length in zip(codes, shape, strict=True):
             cell *= np.uint32(length)
             cell += column[block]
         out += np.bincount(cell if there is None else cell[there[block]], minlength=len(out))
     return out.reshape(shape)
-
-
-def _taken(values: Codes, at: Codes | None, otherwise: int) -> Codes:
-    """Values at some positions: those themselves where ``at`` is None, ``otherwise`` where it is -1."""
-    if at is None:
-        return values
-    out = values[at] if len(values) else np.zeros(len(at), dtype=values.dtype)
-    out[at < 0] = otherwise
-    return out
 
 
 def _at(path: Path) -> str:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
+from contextlib import ExitStack, suppress
+from functools import cache
 from typing import TYPE_CHECKING, Any, final
 
 from dpweave.engines.duckdb.catalogue import left_out_by_duckdb, reflect_duckdb
 from dpweave.engines.source_base import AS_TEXT, BATCH_ROWS, ROW, Source, database_table, ibis_type, raw_schema
+from dpweave.engines.staging import workplace
 from dpweave.errors import SourceError
 
 if TYPE_CHECKING:
@@ -21,6 +25,12 @@ _LOOSE = frozenset({"decimal", "time", "timestamp"})
 """Kinds that are cast: ``HUGEINT`` holds more than a decimal, times with a zone or in
 nanoseconds compare with no plain one.
 """
+MEMORY = "512MB"
+"""What DuckDB may hold. Beyond it temporary tables, sorts and joins go to disk, so that a fit needs no memory for each
+row; with half of it, sorts of wide rows by many threads would fail.
+"""
+SPILLED = ".dpweave-rows-"
+"""Begins the names of folders for what DuckDB does not hold."""
 SPARE_NUMBERS = 1_000_000
 """Row numbers that may lead nowhere before a copy of the table is cheaper than arrays with gaps."""
 
@@ -54,6 +64,8 @@ class DuckDBSource(Source):
         self._with_numbers = numbered
         self.declares_keys = declares_keys
         self.untyped = untyped
+        if owned:
+            _spill_to_disk(connection.con)
 
     def hash(self, expression: ibis.expr.types.StringValue) -> ibis.expr.types.IntegerValue:
         """DuckDB's ``hash``."""
@@ -196,6 +208,33 @@ def wrap_duckdb(connection: Any) -> DuckDBSource:
     return DuckDBSource(connection, name="duckdb", owned=False)
 
 
+def _spill_to_disk(connection: Any) -> None:
+    """Let DuckDB hold :data:`MEMORY` at most, and the rest on disk, where there is a folder for it."""
+    import duckdb
+
+    from dpweave.engines.ddl import literal
+
+    place = _spilled_rows()
+    if place is not None:
+        # A file that this process has open already has its folder, and cannot change it any more.
+        with suppress(duckdb.Error):
+            connection.execute(f"SET temp_directory = {literal(str(place))}")
+        connection.execute(f"SET memory_limit = '{MEMORY}'")
+
+
+@cache
+def _spilled_rows() -> Path | None:
+    """Make a folder that nobody else may look into. It is gone when this process ends; what a killed one leaves is
+    removed by the next.
+    """
+    places = ExitStack()
+    atexit.register(places.close)
+    try:
+        return places.enter_context(workplace(None, prefix=SPILLED))
+    except OSError:  # where nothing can be written, memory is all there is
+        return None
+
+
 def memory() -> Any:
     """Return an Ibis connection to an empty DuckDB in memory."""
     import duckdb
@@ -211,7 +250,7 @@ def reason(error: Exception) -> str | None:
     if isinstance(error, duckdb.IOException):
         return "another program has it open for writing" if "lock" in str(error).lower() else "the file cannot be read"
     if isinstance(error, duckdb.OutOfMemoryException):
-        return "the query ran out of memory"
+        return "the query ran out of memory, or of room in the folder for temporary files (TMPDIR)"
     if isinstance(error, duckdb.CatalogException):
         return "a table or column is no longer there"
     if isinstance(error, duckdb.InvalidInputException) and str(error).startswith("Invalid Input Error: CSV Error"):
