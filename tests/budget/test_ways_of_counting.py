@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 import dpweave as dw
 from dpweave.budget.tasks import Task, link_task
-from dpweave.budget.ways_of_counting import relation_way, table_way, task_way
+from dpweave.budget.ways_of_counting import relation_way, table_way, task_way, view_units
 from dpweave.measure.question import Question, Way
 from dpweave.plan.plan import Plan
+from dpweave.privacy.sensitivity import units_of
 from tests.whole import test_owned_rows, test_popularity, test_two_hops, test_within
 
 
 def ways(plan: Plan) -> dict[str, Way]:
-    return {f"{r.table}.{r.key}": relation_way(plan.promise, r) for r in plan.compile().relations}
+    return {f"{r.table}.{r.key}": relation_way(plan.compile(), r) for r in plan.compile().relations}
 
 
 def test_each_kind_of_relation_has_its_way() -> None:
@@ -73,3 +75,19 @@ def test_a_fit_counts_as_the_plan_says(source, plan) -> None:
     for table in plan.promise.private:
         centred = task_way(plan.compile(), Task("tables", table)) is Way.CENTRED
         assert bool(release.find_unit_sums(f"tables:{table}")) == centred
+
+
+def test_units_of_a_view_are_those_that_the_trusted_core_finds_column_by_column() -> None:
+    plans = [
+        test_within.families(),
+        test_popularity._plan(),
+        test_popularity._plan(pure=True),
+        Plan.from_toml(test_two_hops.TOML),
+        *(Plan.load(path) for path in sorted((Path(__file__).parents[2] / "examples" / "plans").glob("*.toml"))),
+    ]
+    seen = [(plan, r.view) for plan in plans for r in plan.compile().relations]
+    found = [view_units(plan.compile(), view) for plan, view in seen]
+    assert found == [units_of(plan.promise, view) for plan, view in seen]
+    assert any(units is None for units in found)
+    assert any(units is not None and units.columns is not None for units in found)
+    assert any(units is not None and units.shared for units in found)

@@ -39,7 +39,7 @@ def plan() -> Plan:
 
 @pytest.fixture(scope="module")
 def offered(plan):
-    return helpful_edits(plan, plan.explain(epsilon=0.5, delta=1e-6), seconds=60, most=20)
+    return helpful_edits(plan, plan.explain(epsilon=0.5, delta=1e-6), until=lambda: False, most=20)
 
 
 def test_every_offer_does_what_it_says(plan, offered):
@@ -64,4 +64,4 @@ def test_it_knows_the_usual_ways(offered):
 
 
 def test_patience_ends(plan):
-    assert helpful_edits(plan, plan.explain(epsilon=0.5, delta=1e-6), seconds=-1) == ()
+    assert helpful_edits(plan, plan.explain(epsilon=0.5, delta=1e-6), until=lambda: True) == ()

@@ -26,10 +26,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from dpweave import chosen
+from dpweave.budget.ways_of_counting import view_units
 from dpweave.measure.per_unit.centred_counts import clip_for
 from dpweave.measure.question import Way
 from dpweave.plan.compiled import once
-from dpweave.privacy.sensitivity import movement, units_of
+from dpweave.privacy.sensitivity import movement
 from dpweave.privacy.window import Units
 from dpweave.schema.domain import View, parse_presence
 
@@ -197,7 +198,7 @@ def moved(plan: CompiledPlan, view: View, columns: tuple[str, ...], *, way: Way,
     if way is Way.CLIPPED and any(view.attribute[c].path for c in columns):
         return min(most, chosen.MEAN_LINKS * times)
     own = [c for c in columns if not view.attribute[c].path]
-    units = units_of(plan.promise, view) if own and way is Way.CENTRED else None
+    units = view_units(plan, view) if own and way is Way.CENTRED else None
     if units is None or not units.hold(columns) or not units.shared.issuperset(c for c in columns if c not in own):
         return most
     cells = math.prod(plan.table[view.base].codes(view.attribute[c].column) for c in own)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dpweave.plan.compiled import once
 from dpweave.privacy.sensitivity import movement
-from dpweave.schema.domain import Attribute, Learn, View, newcomer, parse_newcomer, parse_repetition, repetition
+from dpweave.schema.domain import Learn, View, newcomer, parse_degree, parse_newcomer, parse_repetition, repetition
 
 if TYPE_CHECKING:
     from dpweave.plan.compiled import CompiledPlan
@@ -126,14 +126,17 @@ def task_view(plan: CompiledPlan, task: Task) -> View:
         return plan.relation[task.table, key].newcomer_view if key else plan.relation[task.table, task.item].view
     if parse_repetition(task.item) and table.repetition_view is not None:
         return table.repetition_view
-    if task.group == "domains":
-        return View(task.table, ((task.item, Attribute(task.item)),))
+    if task.group == "domains":  # what a row says itself moves as the row does, whatever column says it
+        return View.of_table(task.table, (task.item,) if parse_degree(task.item) else ())
     return View.of_table(task.table, table.model_columns if task.group == "tables" else ())
 
 
-@once
 def touched(plan: CompiledPlan, task: Task) -> tuple[str, ...]:
     """Protected tables whose units some count of a task may depend on: those that all its columns together reach."""
-    view = task_view(plan, task)
+    return _touched(plan, task_view(plan, task))
+
+
+@once
+def _touched(plan: CompiledPlan, view: View) -> tuple[str, ...]:
     columns = tuple(name for name, _ in view.columns)
     return tuple(t for t in plan.promise.protected if movement(plan.promise, view, columns, t).l1 > 0)

@@ -6,6 +6,7 @@ on a server, which a plan does not know.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dpweave.measure.question import Way
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from dpweave.budget.tasks import Task
     from dpweave.plan.compiled import CompiledPlan, CompiledTable
     from dpweave.plan.relations import Relation
-    from dpweave.privacy.promise import Promise
+    from dpweave.privacy.window import Units
+    from dpweave.schema.domain import View
 
 
 def table_way(table: CompiledTable) -> Way:
@@ -29,16 +31,33 @@ def table_way(table: CompiledTable) -> Way:
     return Way.CENTRED if table.has_cheap_bound and table.planned.external is None else Way.PLAIN
 
 
-def relation_way(promise: Promise, relation: Relation) -> Way:
+@once
+def view_units(plan: CompiledPlan, view: View) -> Units | None:
+    """What is public about one unit's rows in a view (:func:`dpweave.privacy.sensitivity.units_of`).
+
+    Columns of one row that say nothing of other rows stay alike, so that one of them is looked at for all.
+    """
+    own = {a.path: plan.table[plan.promise.graph.walk(view.base, a.path)].planned.column for _, a in view.columns}
+    kind = {name: (a.path, "" if a.column in own[a.path] else a.column) for name, a in view.columns}
+    first = {k: name for name, k in reversed(kind.items())}
+    units = units_of(plan.promise, replace(view, columns=tuple((n, view.attribute[n]) for n in first.values())))
+    if units is None:
+        return None
+    columns = None if units.columns is None else frozenset(n for n, k in kind.items() if first[k] in units.columns)
+    return replace(units, shared=frozenset(n for n, k in kind.items() if first[k] in units.shared), columns=columns)
+
+
+@once
+def relation_way(plan: CompiledPlan, relation: Relation) -> Way:
     """How the links of a relation are counted."""
-    units = units_of(promise, relation.view)
+    units = view_units(plan, relation.view)
     if units is None or relation.method != "map":
         return Way.PLAIN
     if relation.is_owned:
         return Way.CENTRED
     if units.columns is not None:  # other units move some of the columns
         return Way.PLAIN
-    if relation.joint is None and promise.is_within(relation.table, relation.key):
+    if relation.joint is None and plan.promise.is_within(relation.table, relation.key):
         return Way.CLIPPED
     return Way.CODED if relation.has_popular_targets else Way.PLAIN
 
@@ -49,7 +68,7 @@ def asks_for_siblings(plan: CompiledPlan, relation: Relation) -> bool:
     moves.
     """
     several = relation.is_owned and relation.kind == "one-to-many" and relation.is_learned
-    return several and relation_way(plan.promise, relation) is Way.CENTRED
+    return several and relation_way(plan, relation) is Way.CENTRED
 
 
 def asks_for_order(plan: CompiledPlan, relation: Relation) -> bool:
@@ -73,4 +92,4 @@ def task_way(plan: CompiledPlan, task: Task) -> Way:
         return table_way(plan.table[task.table])
     if parse_newcomer(task.item):
         return Way.PLAIN
-    return relation_way(plan.promise, plan.relation[task.table, task.item])
+    return relation_way(plan, plan.relation[task.table, task.item])

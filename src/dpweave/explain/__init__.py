@@ -2,6 +2,7 @@
 
 Lives here:
   - ``explain_plan``: works out the values of an explanation.
+  - ``prices``: what each question gets, and the noise that buys.
   - ``explanation_text``: the same in words. ``forecast``: time, memory and errors of links.
   - ``verdict``: what a copy is worth, before a fit from the plan alone and after it from the release.
   - ``check_plan``: a plan held against a catalogue. ``compare_plans``: two plans side by side.

@@ -6,7 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dpweave import chosen
+from dpweave.budget.allocation import allocate
 from dpweave.explain.explanation_text import short
+from dpweave.explain.prices import learnings, spendings
 from dpweave.plan.drafting import (
     looks_like_a_key,
     owned_by,
@@ -19,10 +21,11 @@ from dpweave.plan.toml_text import Comments, plan_text
 from dpweave.schema.domain import Opaque
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Literal
 
     from dpweave.plan.entries import ColumnPlan, KeyPlan
-    from dpweave.plan.explanation import Explanation, Learned
+    from dpweave.plan.explanation import Learned, Spending
     from dpweave.plan.plan import Plan
     from dpweave.schema.database import Column, Database
 
@@ -145,15 +148,16 @@ def comments(
     ``untyped`` the tables whose columns have no type there.
     """
     private = [plan.table[n] for n in plan.promise.private]
-    explanation = plan.explain(epsilon=chosen.EPSILON, delta=chosen.DELTA)
-    prices = {item.column: item for item in explanation.learned}
+    allocation = allocate(plan, epsilon=chosen.EPSILON, delta=chosen.DELTA)
+    learned = learnings(plan.compile(), allocation)
+    prices = {item.column: item for item in learned}
     return Comments(
         head=(*HEAD, said_of_left_out(left_out)) if left_out else HEAD,
         before=BEFORE
         | {
             "protect": _who(plan, added),
             "public": _public(plan),
-            "budget": (*BEFORE["budget"], *_price(plan, explanation)),
+            "budget": (*BEFORE["budget"], *_price(plan, learned, spendings(plan, allocation))),
         },
         tables={
             t.name: (*_table(plan, t.name), *((said_of_untyped(plan, t.name),) if t.name in untyped else ()))
@@ -271,14 +275,12 @@ def _column(column: ColumnPlan, price: Learned | None, *, was: Column | None, pe
 PLACES = "; declared without places, so read as a float: decimal(12,2) would keep two"
 
 
-def _price(plan: Plan, explanation: Explanation) -> tuple[str, ...]:
+def _price(plan: Plan, learned: Sequence[Learned], budget: Sequence[Spending]) -> tuple[str, ...]:
     """What all learned domains cost together, and that declaring them is free."""
-    count = sum(item.kind != "degrees" for item in explanation.learned)
+    count = sum(item.kind != "degrees" for item in learned)
     if not count:
         return ()
-    part = max(
-        sum(s.share for s in explanation.budget if s.group == "domains" and u in s.touches) for u in plan.protect
-    )
+    part = max(sum(s.share for s in budget if s.group == "domains" and u in s.touches) for u in plan.protect)
     return (
         (
             f"{count} domains are to be learned here, which takes {part:.0%} of the budget; declared ones are free."

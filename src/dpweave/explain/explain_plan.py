@@ -7,35 +7,31 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpweave import chosen
-from dpweave.budget.allocation import Allocation, allocate, declared_costs
-from dpweave.budget.priorities import many, moved
+from dpweave.budget.allocation import Allocation, allocate
+from dpweave.budget.priorities import moved
 from dpweave.budget.tasks import (
-    ORDER,
-    SIBLINGS,
     Task,
     favoured,
-    is_category,
     link_task,
     serving,
     task_view,
-    touched,
 )
-from dpweave.budget.ways_of_counting import for_common_and_order, table_way, task_way
+from dpweave.budget.ways_of_counting import task_way, view_units
 from dpweave.explain.draft_notes import said_of_bare_rows
 from dpweave.explain.explanation_text import explanation_text, short
 from dpweave.explain.forecast import forecast
-from dpweave.explain.verdict import predicted, predicted_table
+from dpweave.explain.prices import gaussian_sigma, learnings, spendings, worst_l2
+from dpweave.explain.verdict import enough_epsilon, predicted, predicted_table
 from dpweave.measure.design import inner_sets
 from dpweave.measure.margins import even_margin
 from dpweave.measure.per_unit.public_row_sums import PublicRowSums
 from dpweave.measure.question import Way
-from dpweave.plan.compiled import once
 from dpweave.plan.explanation import (
     Explanation,
     Holding,
@@ -45,14 +41,12 @@ from dpweave.plan.explanation import (
     ServedWorkload,
     Spending,
     TableOutlook,
+    Verdict,
 )
-from dpweave.privacy.accounting import gaussian_sigma as exact_sigma
-from dpweave.privacy.accounting import split
 from dpweave.privacy.certificate import Guarantee, said_together, statement
-from dpweave.privacy.sensitivity import belonging, movement, units_of, weighed
+from dpweave.privacy.sensitivity import belonging
 from dpweave.schema.database import Type
-from dpweave.schema.domain import MAX_CELLS, Bins, Categories, Learn, Opaque, parse_degree, parse_presence, size
-from dpweave.tables.domains.learned_ranges import rows_needed
+from dpweave.schema.domain import MAX_CELLS, Bins, Categories, Learn, Opaque, parse_degree, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -61,25 +55,17 @@ if TYPE_CHECKING:
     from dpweave.plan.entries import TablePlan
     from dpweave.plan.plan import Plan
     from dpweave.plan.relations import Relation as LinkedRelation
-    from dpweave.privacy.window import Weighed
 
 
-gaussian_sigma = lru_cache(maxsize=4096)(exact_sigma)
-"""Many columns of a table get the same budget, and exact fractions take their time."""
+def explain(plan: Plan, *, epsilon: float, delta: float, enough: bool = True) -> Explanation:
+    """Work out what ``plan`` promises and what a fit at (epsilon, delta) can be expected to give.
 
-
-@lru_cache(maxsize=4096)
-def _after_a_look(rho: float) -> float:
-    """What one look leaves of ``rho``."""
-    return split(rho, [chosen.LOOK, 1 - chosen.LOOK])[1]
-
-
-def explain(plan: Plan, *, epsilon: float, delta: float) -> Explanation:
-    """Work out what ``plan`` promises and what a fit at (epsilon, delta) can be expected to give."""
+    ``enough``: advice also names an epsilon that would be enough, for which tables are predicted some five times more.
+    """
     allocation = allocate(plan, epsilon=epsilon, delta=delta)
     promise, compiled = plan.promise, plan.compile()
-    budget = _spendings(plan, allocation)
-    learned = _learnings(compiled, allocation)
+    budget = spendings(plan, allocation)
+    learned = learnings(compiled, allocation)
     tables = tuple(_outlook(compiled, name, allocation) for name in promise.private)
     holdings = tuple(
         Holding(unit, table, rows)
@@ -93,6 +79,8 @@ def explain(plan: Plan, *, epsilon: float, delta: float) -> Explanation:
         for k in plan.table[name].keys
     )
     workloads = tuple(_served(compiled, allocation))
+    judged = _judged(plan, budget, learned)
+    multiple = enough_epsilon(judged, partial(_judged_at, plan, delta), epsilon) if enough else None
     found = Explanation(
         epsilon=epsilon,
         delta=delta,
@@ -114,7 +102,7 @@ def explain(plan: Plan, *, epsilon: float, delta: float) -> Explanation:
             *_find_warnings(plan, budget, holdings, learned, workloads, epsilon=epsilon, delta=delta),
             *_unserved(compiled, tables),
         ),
-        verdict=predicted(plan, allocation, epsilon=epsilon, tables=partial(_judged, plan, delta)),
+        verdict=predicted(plan, allocation, judged, enough=multiple),
     )
     return replace(found, text=explanation_text(found))
 
@@ -122,68 +110,23 @@ def explain(plan: Plan, *, epsilon: float, delta: float) -> Explanation:
 # -- working it out ----------------------------------------------------------------------------------------------------
 
 
-def _judged(plan: Plan, delta: float, epsilon: float) -> list[Judged]:
-    """What private tables should be worth at (epsilon, delta)."""
+def expected_verdict(plan: Plan, *, epsilon: float, delta: float) -> Verdict:
+    """Return the verdict of :func:`explain` alone, which takes a part of its time."""
     allocation = allocate(plan, epsilon=epsilon, delta=delta)
+    budget, learned = spendings(plan, allocation), learnings(plan.compile(), allocation)
+    return predicted(plan, allocation, _judged(plan, budget, learned))
+
+
+def _judged(plan: Plan, budget: Sequence[Spending], learned: Sequence[Learned]) -> list[Judged]:
+    """What private tables should be worth."""
     compiled = plan.compile()
-    budget, learned = _spendings(plan, allocation), _learnings(compiled, allocation)
     return [predicted_table(compiled.table[name], budget, learned) for name in plan.promise.private]
 
 
-def _spendings(plan: Plan, allocation: Allocation) -> tuple[Spending, ...]:
-    compiled = plan.compile()
-    elsewhere = tuple(
-        Spending(f"external:{name}", "external", name, "", rho, rho / allocation.rho, tuple(cost.rho), None)
-        for name, cost in declared_costs(plan).items()
-        for rho in [max(cost.rho.values())]
-    )
-    return elsewhere + tuple(
-        Spending(
-            task.name,
-            task.group,
-            task.table,
-            task.item,
-            rho,
-            rho / allocation.rho,
-            touched(compiled, of),
-            _sigma(compiled, of, rho),
-        )
-        for of in allocation.tasks
-        for task, rho in _split(compiled, allocation, of)
-    )
-
-
-def _split(plan: CompiledPlan, allocation: Allocation, task: Task) -> list[tuple[Task, float]]:
-    """A task with its share, and what of a relation's is for what rows of one owner have in common, and for their
-    order.
-    """
-    own = allocation.siblings.get(task)
-    found = [(task, allocation.for_links(task))]
-    if own is None:
-        return found
-    common, order = for_common_and_order(plan, plan.relation[task.table, task.item], own)
-    parts = [(SIBLINGS, common), *([(ORDER, order)] if order else [])]
-    return [*found, *((replace(task, item=f"{task.item}{name}"), part) for name, part in parts)]
-
-
-def _sigma(plan: CompiledPlan, task: Task, rho: float) -> float | None:
-    """Noise of a task's counts; links choose what they measure, so nothing is known of theirs beforehand."""
-    if task.group == "domains" and parse_degree(task.item):
-        return gaussian_sigma(_worst_l2(plan, task), rho)
-    l2 = _worst_l2(plan, task)
-    match task.group:
-        case "links":
-            return None
-        case "tables":
-            rho = rho / len(plan.table[task.table].measured_columns)
-        case "domains" if is_category(plan, task):
-            of = _weighed(plan, task.table)
-            l2 = max(of.l2.values()) / of.length
-        case "domains":
-            rho = _quantile_share(plan.table[task.table].planned, task.item, rho)
-            table = plan.table[task.table]
-            l2 = min(l2, many(table)) if table_way(table) is Way.CENTRED else l2
-    return gaussian_sigma(l2, rho)
+def _judged_at(plan: Plan, delta: float, epsilon: float) -> list[Judged]:
+    """What private tables should be worth at (epsilon, delta)."""
+    allocation = allocate(plan, epsilon=epsilon, delta=delta)
+    return _judged(plan, spendings(plan, allocation), learnings(plan.compile(), allocation))
 
 
 def _served(plan: CompiledPlan, allocation: Allocation) -> Iterable[ServedWorkload]:
@@ -206,7 +149,7 @@ def _coded_noise(plan: CompiledPlan, relation: LinkedRelation, names: Sequence[s
     """Noise of a count over ``names`` in the question that serves all workloads with
     these left columns, if values are evenly spread.
     """
-    units = units_of(plan.promise, relation.view)
+    units = view_units(plan, relation.view)
     assert units is not None, "only rows of units are counted so"
     weights = favoured(plan, link_task(relation))
     left, right = ({c: even_margin(n) for c, n in side.items()} for side in relation.varying)
@@ -229,65 +172,6 @@ def _unserved(plan: CompiledPlan, tables: Sequence[TableOutlook]) -> Iterable[st
                 f"{workload.declared} lies in {workload.base}, whose columns are modelled independently, so how they go"
                 " together is not measured; choose aim, or spend more on it"
             )
-
-
-def _quantile_share(table: TablePlan, column: str, rho: float) -> float:
-    """What quantiles get of a task that learns bins: what one look leaves where the range has to be found first."""
-    domain = table.column[column].domain
-    declared = isinstance(domain, Learn) and domain.low is not None and domain.high is not None
-    return rho if declared else _after_a_look(rho)
-
-
-@once
-def _weighed(plan: CompiledPlan, table: str) -> Weighed:
-    """What one unit moves where categories of a table are learned."""
-    return weighed(plan.promise, table)
-
-
-@once
-def _worst_l2(plan: CompiledPlan, task: Task, *, ordinary: bool = True) -> float:
-    """What noise has to hide at most in the counts over one column of a task's view, or in its number of rows.
-
-    Whether a linking key is null moves further than what a row says itself; ``ordinary`` leaves such columns out.
-    """
-    view = task_view(plan, task)
-    names = [name for name, _ in view.columns]
-    kept = [name for name in names if not parse_presence(name)] if ordinary else names
-    single: list[tuple[str, ...]] = [(name,) for name in kept or names] or [()]
-    if task.group == "tables":
-        return max(moved(plan, view, columns, way=table_way(plan.table[task.table])) for columns in single)
-    return max(movement(plan.promise, view, columns, unit).l2 for unit in plan.promise.protected for columns in single)
-
-
-@lru_cache(maxsize=1024)
-def _threshold(delta: float, sigma: float, alone: tuple[tuple[int, int], ...]) -> int:
-    """Weight that a category needs; columns of a table mostly need the same, and it takes long to work out."""
-    from dpweave.privacy.noise import threshold_for
-
-    return max(threshold_for(delta, sigma, l0=n, linf=weight) for n, weight in alone)
-
-
-def _learnings(plan: CompiledPlan, allocation: Allocation) -> tuple[Learned, ...]:
-    found = []
-    for task, rho in allocation.tasks.items():
-        if task.group != "domains":
-            continue
-        name = f"{task.table}.{task.item}"
-        sigma = _sigma(plan, task, rho)
-        assert sigma is not None
-        if is_category(plan, task):
-            of, delta = _weighed(plan, task.table), allocation.category_delta
-            needed = math.ceil(_threshold(delta, sigma * of.length, of.alone) / of.length)
-            found.append(Learned(name, "categories", rho, delta, sigma, needed, of.by_unit))
-        elif counted := parse_degree(task.item):
-            found.append(Learned(f"{counted[0]} per row of {task.table}", "degrees", rho, 0.0, sigma, None))
-        else:
-            column = plan.table[task.table].planned.column[task.item]
-            assert isinstance(column.domain, Learn)
-            whole = sigma * math.sqrt(_quantile_share(plan.table[task.table].planned, task.item, rho) / rho)
-            needed = math.ceil(rows_needed(column.column.type, column.domain, whole))
-            found.append(Learned(name, "bins", rho, 0.0, sigma, needed))
-    return tuple(found)
 
 
 def _outlook(plan: CompiledPlan, name: str, allocation: Allocation) -> TableOutlook:
@@ -337,7 +221,7 @@ def _mechanism(plan: CompiledPlan, table: TablePlan, allocation: Allocation) -> 
         return table.mechanism, "the plan says so"
     if shape is None:
         return "auto", "chosen once the domains are learned"
-    chosen, why = choose(shape, allocation.tasks[task], table.rows, _worst_l2(plan, task, ordinary=False))
+    chosen, why = choose(shape, allocation.tasks[task], table.rows, worst_l2(plan, task, ordinary=False))
     return chosen, why.removeprefix(f"{chosen}, ").rstrip(".")
 
 

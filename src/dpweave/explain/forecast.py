@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from dpweave import chosen
 from dpweave.budget.priorities import moved
 from dpweave.budget.tasks import link_task
-from dpweave.budget.ways_of_counting import task_way
+from dpweave.budget.ways_of_counting import task_way, view_units
 from dpweave.links.wiring.wire import SLICE_CELLS, WHOLE_CELLS
 from dpweave.measure.question import Way
 from dpweave.plan.explanation import Forecast, LinkForecast
-from dpweave.privacy.sensitivity import units_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -79,7 +78,7 @@ def _predicted(plan: CompiledPlan, allocation: Allocation, relation: Relation, *
     rows = table.seen_rows
     k = most if len(left) + len(right) <= MOST_COLUMNS else 2
     rho = allocation.for_links(link_task(relation))
-    coded = units_of(plan.promise, relation.view) if task_way(plan, link_task(relation)) is Way.CODED else None
+    coded = view_units(plan, relation.view) if task_way(plan, link_task(relation)) is Way.CODED else None
     found = predict_error(left, right, k=k, rho=rho, l2=_hidden(plan, relation), links=rows, units=coded)
     best = None
     # Where links are counted by values of public rows, a bound costs next to nothing by itself.

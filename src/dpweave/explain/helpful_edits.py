@@ -5,18 +5,18 @@ A change is offered with what it says in public, and never made by itself. Reads
 
 from __future__ import annotations
 
-import time
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dpweave import chosen
 from dpweave.errors import DpweaveError
+from dpweave.explain.explain_plan import expected_verdict
 from dpweave.plan.plan import Plan
 from dpweave.schema.domain import Bins, Learn, even_range
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from dpweave.plan.entries import ColumnPlan
     from dpweave.plan.explanation import Explanation, Judged, Verdict
@@ -43,16 +43,18 @@ class Helpful:
     """How many tables and relations are useful then."""
 
 
-def helpful_edits(plan: Plan, found: Explanation, *, seconds: float, most: int = MOST_OFFERED) -> tuple[Helpful, ...]:
-    """Return what helps most first. ``found`` explains the plan; no new change is tried after so many ``seconds``."""
-    before, end = _error(found.verdict), time.monotonic() + seconds
+def helpful_edits(
+    plan: Plan, found: Explanation, *, until: Callable[[], bool], most: int = MOST_OFFERED
+) -> tuple[Helpful, ...]:
+    """Return what helps most first. ``found`` explains the plan; once ``until`` says so, no new change is tried."""
+    before = _error(found.verdict)
     tried = []
     for text, changes, epsilon in _candidates(plan, found):
-        if time.monotonic() > end:
+        if until():
             break
         try:
             changed = changed_plan(plan, changes) if changes else plan
-            verdict = changed.explain(epsilon=epsilon or found.epsilon, delta=found.delta).verdict
+            verdict = expected_verdict(changed, epsilon=epsilon or found.epsilon, delta=found.delta)
         except DpweaveError:
             continue  # what a plan cannot say helps nobody
         useful = sum(j.word == "useful" for j in verdict.judged)

@@ -25,7 +25,7 @@ from dpweave.schema.domain import Bins, Categories, to_axis
 from dpweave.tables.owned_row_counts import Rows, with_declared
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from dpweave.arrays import FloatArray
     from dpweave.budget.allocation import Allocation
@@ -46,20 +46,22 @@ WORST = 1.0
 # -- before a fit ------------------------------------------------------------------------------------------------------
 
 
-def predicted(
-    plan: Plan, allocation: Allocation, *, epsilon: float, tables: Callable[[float], Sequence[Judged]]
-) -> Verdict:
-    """What a copy by ``plan`` should be worth; ``tables`` predicts its tables for any epsilon."""
-    judged = tables(epsilon)
-    enough = _enough(tables, epsilon, lost={j.name for j in judged if j.word != "useful"})
+def predicted(plan: Plan, allocation: Allocation, judged: Sequence[Judged], *, enough: float | None = None) -> Verdict:
+    """What a copy by ``plan`` should be worth, whose tables are ``judged``.
+
+    Advice names an epsilon that is ``enough``.
+    """
     return _verdict(plan, judged, _pairs_lost(plan, allocation), epsilon=enough)
 
 
-def _enough(tables: Callable[[float], Sequence[Judged]], epsilon: float, *, lost: Collection[str]) -> float | None:
+def enough_epsilon(
+    judged: Sequence[Judged], tables: Callable[[float], Sequence[Judged]], epsilon: float
+) -> float | None:
     """The epsilon at which half of the tables that are not useful would be, as a multiple by two of what is asked.
 
-    More epsilon never makes a table worse, so the multiple is found by halving.
+    More epsilon never makes a table worse, so the multiple is found by halving; ``tables`` judges them for any epsilon.
     """
+    lost = {j.name for j in judged if j.word != "useful"}
 
     def helps(times: float) -> bool:
         return 2 * sum(j.word == "useful" for j in tables(times * epsilon) if j.name in lost) >= len(lost)
@@ -81,14 +83,15 @@ def predicted_table(table: CompiledTable, budget: Sequence[Spending], learned: S
     name, rows, owners = table.name, table.seen_rows, table.seen_units
     noise = {(s.group, s.item): s.sigma or 0.0 for s in budget if s.table == name}
     short = {item.column.removeprefix(f"{name}."): item for item in learned if item.column.startswith(f"{name}.")}
-    errors, unlearned = [], []
+    errors, unlearned, even = [], [], {}
     for column in _own(table):
         cells = table.codes(column)
+        if cells not in even:
+            even[cells] = noise_error(np.full(cells, 1 / cells), sigma=noise.get(("tables", ""), 0.0), rows=rows)
         missed = _to_be_missed(short[column], rows, owners=owners) if column in short else 0.0
         if missed > chosen.USEFUL:
             unlearned.append(column)
-        even = noise_error(np.full(cells, 1 / cells), sigma=noise.get(("tables", ""), 0.0), rows=rows)
-        errors.append(min(missed + even, WORST))
+        errors.append(min(missed + even[cells], WORST))
     return _judged(table, errors, rows=rows, sigma=noise.get(("sizes", ""), 0.0), unlearned=unlearned)
 
 

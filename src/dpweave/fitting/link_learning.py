@@ -222,7 +222,7 @@ def _links_window(
     curator: Curator, blueprint: Blueprint, relation: Relation, longer: Mapping[str, Mapping[str, float]]
 ) -> CuratorWindow:
     """Open the window on the links of a relation. Unit sums know how much ``longer`` than expected vectors were."""
-    unit_sums = relation_way(blueprint.plan.promise, relation) is not Way.PLAIN
+    unit_sums = relation_way(blueprint.plan.compile(), relation) is not Way.PLAIN
     window = unit_window(curator, relation.view, link_task(relation).name, blueprint.sizes, unit_sums=unit_sums)
     if window.units is None:
         return window

@@ -19,7 +19,7 @@ def relation_model(plan: CompiledPlan, relation: Relation) -> LinkModel:
     method = relation.method
     k = min(plan.k, len(relation.left) + len(relation.right))
     if method != "pgd":
-        favour, way = favoured(plan, link_task(relation)), relation_way(plan.promise, relation)
+        favour, way = favoured(plan, link_task(relation)), relation_way(plan, relation)
         return link_model(method) if method == "random" else link_model(method, k=k, favoured=favour, way=way)
     every = len(cross_workloads([n for n, _ in relation.left], [n for n, _ in relation.right], k=k))
     choices = min(3, every)

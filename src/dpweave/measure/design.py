@@ -196,11 +196,12 @@ class Design:
         informs = self._informs.multiply(unit[:, None]).tocsr()
         shares = np.full(len(self.cliques), 1 / len(self.cliques))
         free = 1 - self.reserved.sum()
+        columns, holders = informs.T, self._inside.T
 
         def value(at: FloatArray) -> tuple[float, FloatArray]:
-            posterior, slope = _posterior(variance, informs.T @ (self.reserved + free * at))
+            posterior, slope = _posterior(variance, columns @ (self.reserved + free * at))
             root = np.sqrt(self._inside @ (self.norms * posterior))
-            gain = (self._inside.T @ (0.5 / np.maximum(root, 1e-300))) * self.norms * slope
+            gain = (holders @ (0.5 / np.maximum(root, 1e-300))) * self.norms * slope
             return float(root.sum()), np.asarray(informs @ gain)
 
         error, gain = value(shares)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import TYPE_CHECKING, Any
 
 from dpweave.explain.helpful_edits import helpful_edits
@@ -11,6 +12,8 @@ from dpweave.privacy.certificate import statement
 from dpweave.studio.plan_view import plain
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dpweave.explain.helpful_edits import Helpful
     from dpweave.plan.explanation import Explanation
     from dpweave.plan.plan import Plan
@@ -49,7 +52,6 @@ def outlook(plan: Plan, found: Explanation) -> dict[str, Any]:
         **promise_words(plan, epsilon=found.epsilon),
         "judged": predicted["judged"],
         "counts": counts(predicted["judged"]),
-        "advice": predicted["advice"],
         "guessed": list(found.forecast.guessed),
         "learned": [
             {"column": i.column, "kind": i.kind, "sigma": i.sigma, "threshold": i.threshold, "by_unit": i.by_unit}
@@ -66,9 +68,10 @@ def counts(judged: list[dict[str, Any]]) -> dict[str, int]:
     return {word: sum(j["word"] == word for j in judged) for word in ("useful", "coarse", "noise only")}
 
 
-def help_offered(plan: Plan, found: Explanation) -> list[dict[str, Any]]:
-    """Return changes that would help, as the page offers them."""
-    return [_offered(h) for h in helpful_edits(plan, found, seconds=PATIENCE)]
+def help_offered(plan: Plan, found: Explanation, *, until: Callable[[], bool]) -> list[dict[str, Any]]:
+    """Return changes that would help, as the page offers them. ``until``: nobody waits for them any more."""
+    end = time.monotonic() + PATIENCE
+    return [_offered(h) for h in helpful_edits(plan, found, until=lambda: until() or time.monotonic() > end)]
 
 
 def _offered(helpful: Helpful) -> dict[str, Any]:

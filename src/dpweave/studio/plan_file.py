@@ -52,12 +52,19 @@ class PlanFile:
 
     # -- changing ------------------------------------------------------------------------------------------------------
 
+    def prepare(self) -> None:
+        """Take the text apart for the next change, which takes longest of all that a change does."""
+        import tomlkit
+
+        if self._document is None:
+            self._document = tomlkit.parse(self.text)
+
     def edit(self, edits: Sequence[Edit]) -> None:
         """Change the text; refused whole if the result is no plan."""
         import tomlkit
 
-        document = tomlkit.parse(self.text) if self._document is None else self._document
-        self._document = None  # half of the changes may have been made when one is refused
+        self.prepare()
+        document, self._document = self._document, None  # half of the changes may have been made when one is refused
         try:
             apply(document, edits)
         except (KeyError, IndexError, TypeError, tomlkit.exceptions.TOMLKitError):

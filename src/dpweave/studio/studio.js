@@ -464,9 +464,9 @@ async function help() {
   const asked = now.asked;
   if (!now.outlook) return;
   try {
-    const {offers} = await ask("helpful", {epsilon: now.epsilon, delta: now.delta});
-    if (asked !== now.asked) return;
-    now.offers = offers;
+    const found = await ask("helpful", {epsilon: now.epsilon, delta: now.delta});
+    if (asked !== now.asked || found.stale) return;
+    now.offers = found.offers;
     if (now.step === "budget") showHelp();
   } catch { /* what would help is not worth an alarm */ }
 }

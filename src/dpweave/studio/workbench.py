@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from itertools import count
 from pathlib import Path
-from threading import RLock
+from threading import RLock, Thread
 from typing import TYPE_CHECKING, Any
 
 from dpweave import chosen
@@ -13,6 +13,7 @@ from dpweave.engines.opening import open_source
 from dpweave.errors import UsageError
 from dpweave.explain.check_plan import check_plan
 from dpweave.explain.draft_notes import draft_text
+from dpweave.explain.explain_plan import explain
 from dpweave.studio import plan_edits
 from dpweave.studio.outlook import help_offered, outlook, promise_words
 from dpweave.studio.plan_edits import Edit
@@ -101,13 +102,12 @@ class Workbench:
             protect, public = plan_edits.require_role(plan, str(asked.get("table")), str(asked.get("role")))
             if not protect:
                 raise UsageError("Somebody has to be protected. Protect another table first.")
-            edits = plan_edits.role_edits(plan, protect, public)
             if self._file.is_pristine:
                 drafted, text = draft_text(self._source, protect=protect, public=public)
                 if set(drafted.protect) == set(protect):
                     self._file.redraft(text)
                     return self.state()
-            self._file.edit(edits)
+            self._file.edit(plan_edits.role_edits(plan, protect, public))
             return self.state()
 
     def key(self, asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -173,14 +173,24 @@ class Workbench:
         if found is None:
             return {"stale": True}
         path = str(self._file.path)
+        Thread(target=self._prepare, daemon=True).start()
         return outlook(plan, found) | {
             "command": shown(["explain", path, "--epsilon", f"{epsilon:g}", "--delta", f"{delta:g}"]),
         }
 
+    def _prepare(self) -> None:
+        """Be ready for the next change, while the person looks at what the last one means."""
+        with self._lock:
+            self._file.prepare()
+
     def helpful(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Return changes that would help most."""
+        """Return changes that would help most; none once something newer was asked, which should not have to wait."""
         plan, found = self._explain(_number(asked, "epsilon"), _number(asked, "delta"))
-        return {"offers": [] if found is None else help_offered(plan, found)}
+        wanted = self._wanted
+        if found is None:
+            return {"stale": True}
+        offers = help_offered(plan, found, until=lambda: self._wanted is not wanted or self._file.plan is not plan)
+        return {"stale": True} if self._file.plan is not plan else {"offers": offers}
 
     def promise(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Return the promise in words at an epsilon; at once, however large the plan is."""
@@ -195,7 +205,7 @@ class Workbench:
             if known is None or known[0][0] is not plan or known[0][1:] != asked[1:]:
                 if self._wanted is not asked:
                     return plan, None
-                known = self._explained = (asked, plan.explain(epsilon=epsilon, delta=delta))
+                known = self._explained = (asked, explain(plan, epsilon=epsilon, delta=delta, enough=False))
             return plan, known[1]
 
     def check(self, _: Mapping[str, Any] | None = None) -> dict[str, Any]:

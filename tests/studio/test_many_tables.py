@@ -1,0 +1,82 @@
+"""A database of 60 tables and 800 columns: how much is worked out again when one thing changes.
+
+Work is counted in calls of Python functions, which are the same on every machine; 100,000 take some 30 ms of one
+core. The times of the whole page are in ``test_browser.py``.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from dpweave.explain.helpful_edits import helpful_edits
+from dpweave.studio.workbench import Workbench
+from tests.studio.databases import write_many_tables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+BOUND = ["tables", "t59", "keys", "parent_id", "max_degree"]
+VERDICT = 1_500_000
+"""Calls for a verdict; each interaction took three to four times as many before only the verdict was worked out."""
+
+
+def calls(work: Callable[[], Any]) -> int:
+    found = 0
+
+    def count(_frame: object, event: str, _what: object) -> None:
+        nonlocal found
+        found += event == "call"
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return found
+
+
+@pytest.mark.slow
+def test_little_is_worked_out_again_when_one_thing_changes(tmp_path: Path) -> None:
+    source = write_many_tables(tmp_path / "many.sqlite")
+    bench = Workbench(str(source), tmp_path / "plan.toml", ledger=tmp_path / "l.jsonl", shown_source="x")
+
+    def verdict(epsilon: float) -> Callable[[], Any]:
+        return lambda: bench.outlook({"epsilon": epsilon, "delta": 1e-6})
+
+    def edit(path: list[str], value: Any) -> Callable[[], Any]:
+        return lambda: bench.edit({"edits": [{"path": path, "value": value}]})
+
+    verdict(1.0)()
+    assert calls(verdict(1.0)) < VERDICT / 100  # nothing has changed
+    assert calls(verdict(2.0)) < VERDICT
+    columns = next(t for t in bench.state()["plan"]["tables"] if t["name"] == "t07")["columns"]
+    number = next(c["name"] for c in columns if c["kind"] == "integer" and not c["in_key"])
+    domain = ["tables", "t07", "columns", number, "domain"]
+    bench._prepare()  # as the studio does while the person looks at the page
+    for path, value in ((BOUND, 4), (domain, {"low": 0, "high": 9, "bins": 10})):
+        assert calls(edit(path, value)) < VERDICT / 3
+        assert calls(verdict(2.0)) < VERDICT
+    assert calls(lambda: bench.undo({})) < VERDICT / 3
+    assert calls(verdict(2.0)) < VERDICT
+
+
+def test_nobody_waits_for_offers_that_nobody_waits_for(tmp_path: Path) -> None:
+    source = write_many_tables(tmp_path / "few.sqlite", tables=6, columns=40)
+    bench = Workbench(str(source), tmp_path / "plan.toml", ledger=tmp_path / "l.jsonl", shown_source="x")
+    plan, asked = bench._file.plan, 0
+
+    def until() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 1
+
+    found = plan.explain(epsilon=1.0, delta=1e-6)
+    assert len(helpful_edits(plan, found, until=until)) <= 1
+    assert asked == 2
+    assert bench.helpful({"epsilon": 1.0, "delta": 1e-6})["offers"]
+    bench.edit({"edits": [{"path": ["tables", "t05", "rows"], "value": 4000}]})
+    assert bench._file.plan is not plan
