@@ -154,6 +154,12 @@ COLUMN: Words = {
         'placeholder = "name"',
     ),
     "locale": ("text", "Language and country of its placeholder.", 'locale = "fr_FR"'),
+    "gathered": (
+        "table",
+        "Of a public table, no column of its own: what public rows that lead here say"
+        " ([recipes](recipes.md#what-lies-behind-a-public-junction)).",
+        'gathered = { table = "staff", key = "ward_id" }',
+    ),
 }
 KEY: Words = {
     "columns": ("list of columns", "Columns of this table.", 'columns = ["patient"]'),

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, final
 
+from dpweave.engines.gathered_columns import with_gathered
 from dpweave.errors import DpweaveError, SourceError, nearest
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class Source(ABC):
         for table in database:
             stored = self._stored(table.name)
             self._require_readable(stored)
-            for column in table.columns:
+            for column in table.stored.columns:
                 if column.name not in stored.column:
                     hint = nearest(column.name, stored.column)
                     raise SourceError(f"table {table.name!r} of {self.name} has no column {column.name!r}: {hint}")
@@ -286,14 +287,19 @@ class Source(ABC):
         stored, declared = self._stored(name), self._shown(name)
         self._require_readable(stored)
         numbers = {} if raw is None else {ROW: raw[ROW]}
-        raw = self._raw(stored, declared) if raw is None else raw
+        raw = self._raw(stored, declared.stored) if raw is None else raw
         plain = declared.key_columns if verbatim is None else verbatim
+        gathered = [c for c in declared.gathered if alone in (None, c.name)]
         typed = {
             c.name: self._typed(raw[c.name], stored.column[c.name].type, c.type, verbatim=c.name in plain)
-            for c in declared.columns
-            if alone in (None, c.name)
+            for c in declared.stored.columns
+            if gathered or alone in (None, c.name)
         }
-        return raw.select(*(value.name(c) for c, value in (typed | numbers).items()))  # a column may be called "self"
+        rows = raw.select(*(value.name(c) for c, value in (typed | numbers).items()))  # a column may be called "self"
+        if not gathered:
+            return rows
+        rows = with_gathered(rows, gathered, self.database, self.table)
+        return rows.select(*(c.name for c in declared.columns if alone in (None, c.name)), *numbers)
 
     def _shown(self, name: str) -> Table:
         return self.database[name] if name in self.database else self._stored(name)

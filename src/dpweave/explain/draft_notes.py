@@ -21,7 +21,7 @@ from dpweave.plan.toml_text import Comments, plan_text
 from dpweave.schema.domain import Opaque
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Literal
 
     from dpweave.plan.entries import ColumnPlan, KeyPlan
@@ -231,7 +231,7 @@ def _public(plan: Plan) -> tuple[str, ...]:
 
 def _table(plan: Plan, name: str) -> tuple[str, ...]:
     if name in plan.public:
-        return (f"{name}: public, copied as it is.",)
+        return (f"{name}: public, copied as it is.", *_behind_junctions(plan, name))
     root, chain = plan.promise.root(name), plan.promise.chain(name)
     if not chain:
         return (
@@ -242,6 +242,19 @@ def _table(plan: Plan, name: str) -> tuple[str, ...]:
         )
     rows = plan.promise.owned_rows(root, name)
     return (f"{name}: owned. One row of {root} counts with at most {rows:,} rows here.",)
+
+
+def _behind_junctions(plan: Plan, name: str) -> Iterable[str]:
+    """Say which columns a public table could gather, where private rows lead to it and public ones do too."""
+    led_to = {k.key.target for t in plan.promise.private for k in plan.table[t].keys}
+    junctions = [t for t in plan.public if len(plan.table[t].keys) > 1 and t != name] if name in led_to else []
+    for key, table in ((k.key, t) for t in junctions for k in plan.table[t].keys):
+        others = sorted({k.key.target for k in plan.table[table].keys} - {name})
+        if key.target == name and others:
+            yield (
+                f"Rows of {table} lead from here to {' and '.join(others)}. For links to go by that, add columns with"
+                f' gathered = {{ table = "{table}", key = "{key.name}", column = ..., value = ... }}.'
+            )
 
 
 def said_of_untyped(plan: Plan, name: str) -> str:

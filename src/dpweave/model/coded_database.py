@@ -20,6 +20,7 @@ from dpweave.schema.arrow_types import arrow_schema
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import Bins, Categories, Learn, Opaque, parse_degree, parse_presence
 from dpweave.schema.encoding import encode_column
+from dpweave.schema.gathered import with_gathered
 from dpweave.schema.key_graph import KeyGraph
 from dpweave.schema.key_lookup import column_of, follow
 
@@ -103,6 +104,7 @@ def encode(plan: Plan, tables: Mapping[str, pa.Table]) -> CodedDatabase:
     for name in plan.database.names:
         if name not in tables:
             raise UsageError(f"the database has no table {name!r}, which the plan names; give one made from this plan")
+    tables = with_gathered(tables, plan.database)
     codecs: dict[tuple[str, str], Codec] = {}
     for table in plan.tables:
         for column in table.columns:

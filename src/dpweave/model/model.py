@@ -142,7 +142,7 @@ class Model:
             count,
             kept=None if workers == 1 else lambda folder: self._weave_with(int(workers), job, folder),
         )
-        return SyntheticDatabase(self.plan.database, parts if count > 1 else parts.gathered, parts.repairs)
+        return SyntheticDatabase(self.plan.database.stored, parts if count > 1 else parts.gathered, parts.repairs)
 
     def _weave(self, job: WeavingJob, tell: Callable[[str, float], None] | None) -> Iterator[Woven]:
         """Weave all parts in order; none is held while the next one is made."""
@@ -171,7 +171,7 @@ class Model:
 
         known, shared_rows = KnownLinks(self.plan.compile(), self.release, self.fits), SharedRows(job.common)
         first = self._woven(job, 0, known, shared_rows)
-        yield Woven(keep_part(first.tables, self.plan.database, folder, 0), first.repairs)
+        yield Woven(keep_part(first.tables, self.plan.database.stored, folder, 0), first.repairs)
         del first
         file = folder / "model.dpw"
         _write(file, _entries(replace(self, fits=known.fits)))

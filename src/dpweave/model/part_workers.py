@@ -284,7 +284,7 @@ def _woven(model: Wirable, start: _Start, index: int, known: KnownLinks, given: 
                 weaver, shared_rows = wire(None, go.earlier)
                 _say(out, _Wired(weaver.counted(), {}))
         tables = weaver.tables()
-    kept = keep_part(tables, model.plan.database, start.model.parent, index)
+    kept = keep_part(tables, model.plan.database.stored, start.model.parent, index)
     return _Done(kept, weaver.repairs, shared_rows.earlier.settled)
 
 

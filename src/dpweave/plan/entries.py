@@ -5,6 +5,7 @@ plain values, which TOML and JSON hold.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
+from datetime import date
 from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,7 +15,7 @@ from dpweave.errors import PlanError, UsageError, nearest
 from dpweave.plan import value_kinds
 from dpweave.plan.value_kinds import require_kind, require_kinds, require_locale, require_plain
 from dpweave.privacy.accounting import declared_rho, require_number
-from dpweave.schema.database import Column, ForeignKey, Table, Type
+from dpweave.schema.database import Column, ForeignKey, Gathered, Table, Type
 from dpweave.schema.domain import (
     Bins,
     Categories,
@@ -409,6 +410,8 @@ def _column_to_dict(plan: ColumnPlan) -> dict[str, Any]:
     for name in ("placeholder", "locale"):
         if getattr(plan, name) is not None:
             out[name] = getattr(plan, name)
+    if plan.column.gathered is not None:
+        out["gathered"] = {k: v for k, v in asdict(plan.column.gathered).items() if v is not None}
     return out
 
 
@@ -444,12 +447,13 @@ def _exact(column: Column, value: Any) -> Any:
 
 
 def _column_from_dict(where: str, name: str, data: Mapping[str, Any]) -> ColumnPlan:
-    refuse_unknown(where, data, ("type", "nullable", "domain", "placeholder", "locale"))
+    refuse_unknown(where, data, ("type", "nullable", "domain", "placeholder", "locale", "gathered"))
     for need in ("type", "domain"):
         if need not in data:
             raise PlanError(f"{where} lacks {need!r}")
     require_kinds(where, data, value_kinds.COLUMN)
-    column = Column(name, Type.parse(data["type"]), data.get("nullable", True))
+    gathered = _gathered_from_dict(f"{where}.gathered", data["gathered"]) if "gathered" in data else None
+    column = Column(name, Type.parse(data["type"]), data.get("nullable", True), gathered)
     try:
         domain = domain_from_value(where, column, data["domain"])
         require_plain(_domain_to_value(domain), where="domain", depth=1)  # as a plan would hold it again
@@ -459,6 +463,18 @@ def _column_from_dict(where: str, name: str, data: Mapping[str, Any]) -> ColumnP
     except (TypeError, ValueError, ArithmeticError, AttributeError):
         hint = "; write dates and times without quotes" if column.type.kind in ("date", "time", "timestamp") else ""
         raise PlanError(f"{where}: its domain does not fit the type {column.type}{hint}") from None
+
+
+def _gathered_from_dict(where: str, value: object) -> Gathered:
+    data = mapping(where, value)
+    refuse_unknown(where, data, [f.name for f in fields(Gathered)])
+    for need in ("table", "key"):
+        if need not in data:
+            raise PlanError(f"{where} lacks {need!r}")
+    require_kinds(where, data, value_kinds.GATHERED)
+    if not isinstance(data.get("value"), str | int | date | None):
+        raise PlanError(f"{where}.value must be a text, a whole number, true or false, or a date")
+    return Gathered(**data)
 
 
 def domain_from_value(where: str, column: Column, value: object) -> Declared | None:

@@ -49,6 +49,7 @@ from dpweave.plan.workloads import joined
 from dpweave.schema.database import Database, Type
 from dpweave.schema.domain import STEPS, Bins, Declared, Learn, Opaque, default_domain
 from dpweave.schema.fake_values import DEFAULT_LOCALE
+from dpweave.schema.gathered import require_gathered
 from dpweave.schema.key_graph import KeyGraph
 
 if TYPE_CHECKING:
@@ -189,6 +190,8 @@ class Plan(DeclaredPlan):
         ):
             raise PlanError(f"rows of table {table.name!r} must be a whole number of at least 0, not {table.rows!r}")
         self._check_public_rows(table)
+        for planned in table.columns:
+            require_gathered(self.database, table.name, planned.column, public=self.public)
         dictated = {c for k in table.keys for c in k.key.columns}
         for column in (c for c in table.columns if c.placeholder is not None):
             if table.name in self.public or column.name in dictated:
@@ -361,7 +364,7 @@ class Plan(DeclaredPlan):
                     f" {nearest(table.name, database.names)}"
                 )
             have = database[table.name]
-            for column in table.columns:
+            for column in (c for c in table.columns if c.column.gathered is None):
                 if column.name not in have.column:
                     raise PlanError(
                         f"the plan is for another schema: {table.name!r} has no column {column.name!r}:"

@@ -27,6 +27,7 @@ KINDS: Mapping[str, tuple[str, tuple[type, ...]]] = {
 PLAN = {"constraints": "list", "workloads": "list"}
 TABLE = {"unique": "list", "mechanism": "text", "namespace": "text", "rows_public": "flag"}
 COLUMN = {"type": "text", "nullable": "flag", "placeholder": "text", "locale": "text"}
+GATHERED = {"table": "text", "key": "text", "column": "text"}
 DOMAIN = {
     "learn": "flag",
     "bins": "whole",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from dpweave.errors import SchemaError, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from datetime import date
 
 KINDS = (
     "boolean",
@@ -116,12 +117,43 @@ class Type:
 
 
 @dataclass(frozen=True)
+class Gathered:
+    """What rows that lead here by a ``key`` of another ``table`` say: how many there are, or with a ``column`` of that
+    table, or of one that it leads to (``genre_id.name``), whether any of them has a ``value``.
+    """
+
+    table: str
+    key: str
+    column: str | None = None
+    value: str | int | bool | date | None = None
+
+    def __post_init__(self) -> None:
+        if (self.column is None) != (self.value is None):
+            raise SchemaError(
+                f"what is gathered from {self.table!r} needs both a column and a value, such as"
+                ' column = "genre_id.name", value = "Drama", or neither: then rows are counted'
+            )
+
+
+@dataclass(frozen=True)
 class Column:
     """A named, typed column; ``nullable`` unless the catalogue says otherwise."""
 
     name: str
     type: Type
     nullable: bool = True
+    gathered: Gathered | None = None
+    """Of a column that no table holds: where its values come from."""
+
+    def __post_init__(self) -> None:
+        if self.gathered is None:
+            return
+        kind = "integer" if self.gathered.column is None else "boolean"
+        if self.type.kind != kind or self.nullable:
+            raise SchemaError(
+                f"the column {self.name!r} is gathered, so it is of type {'int64' if kind == 'integer' else kind} with"
+                f" nullable = false, not {self.type}{' and nullable' if self.nullable else ''}"
+            )
 
 
 @dataclass(frozen=True)
@@ -191,6 +223,16 @@ class Table:
         """Foreign keys by name."""
         return {k.name: k for k in self.foreign_keys}
 
+    @cached_property
+    def stored(self) -> Table:
+        """The table as databases hold it: without columns that are gathered."""
+        return replace(self, columns=tuple(c for c in self.columns if c.gathered is None)) if self.gathered else self
+
+    @cached_property
+    def gathered(self) -> tuple[Column, ...]:
+        """Columns whose values come from rows that lead here."""
+        return tuple(c for c in self.columns if c.gathered is not None)
+
     @property
     def bare_name(self) -> str:
         """The name inside its namespace."""
@@ -256,6 +298,11 @@ class Database:
 
     def __iter__(self) -> Iterator[Table]:
         return iter(self.tables)
+
+    @cached_property
+    def stored(self) -> Database:
+        """The database as it is held and written: without columns that are gathered."""
+        return Database(tuple(t.stored for t in self.tables))
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -91,7 +91,8 @@ class Weaver:
         self.repairs |= keep_from_going_back(self._plan, rules, made, state.links)
         tables = {name: made[name] for name in self._plan.database.names if name not in done}
         self._pass_on(tables)
-        return tables
+        written = self._plan.database.stored
+        return {t.name: tables[t.name].select([c.name for c in t.columns]) for t in written if t.name in tables}
 
     def counted(self) -> EarlierRows:
         """What later parts must know of this one, once all is wired."""
