@@ -11,7 +11,16 @@ from dpweave import chosen
 from dpweave.links.degrees import bucketed, degrees_of, reweighed
 from dpweave.plan.relations import ANY_DEGREE
 from dpweave.privacy.window import NoisyMarginal
-from dpweave.tables.owned_row_counts import Rows, combined, degree_groups, degree_histogram, finer, joined, kept_share
+from dpweave.tables.owned_row_counts import (
+    Rows,
+    combined,
+    degree_groups,
+    degree_histogram,
+    finer,
+    joined,
+    kept_share,
+    with_declared,
+)
 
 CELLS = len(ANY_DEGREE) - 1
 
@@ -225,3 +234,15 @@ def test_kept_share_is_of_degrees_beyond_doubt_above_the_bound():
     assert kept_share(marginal, ANY_DEGREE, bound=2) == pytest.approx(3 / 5)
     assert kept_share(marginal, ANY_DEGREE, bound=4) == 1.0
     assert kept_share(NoisyMarginal(("x",), counts, 1000.0), ANY_DEGREE, bound=2) == 1.0
+
+
+@pytest.mark.parametrize("declared", [2_000.0, 5_000.0, 20_000.0])
+def test_a_table_that_is_declared_does_not_vanish_in_noise(declared: float) -> None:
+    """Two keys down, bounds of ten and ten: 5,000 rows, of which noise of 6,000 often leaves none."""
+    rng = np.random.default_rng(0)
+    counted = 5_000 + rng.normal(0.0, 6_000.0, 2_000)
+    found = [with_declared(Rows(float(c), 6_000.0), declared) for c in counted]
+    collapsed, before = (np.mean([r < 5_000 / 4 for r in rows]) for rows in ([f.rows for f in found], counted))
+    assert before > 0.2
+    assert collapsed < before / 4
+    assert declared == 2_000 or all(abs(f.rows - 5_000) < 4 * f.sigma for f in found)

@@ -18,6 +18,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+from scipy.special import erfcx
 
 from dpweave import chosen
 from dpweave.links.degrees import telling_cuts
@@ -51,10 +52,16 @@ class Rows:
 
 
 def with_declared(counted: Rows, declared: float) -> Rows:
-    """Weigh a noisy count against about how many rows the plan says there are, each by its error.
+    r"""Weigh a noisy count against about how many rows the plan says there are, each by its error.
 
-    >>> with_declared(Rows(-900.0, 1000.0), 800.0)
-    Rows(rows=565.5172413793102, sigma=371.39067635410373, loose=0.0)
+    A table of which somebody knows about how many rows it has is not without rows, whatever noise says: of what both
+    leave possible, the part below none is left out. With z standard deviations above none and the inverse Mills ratio
+    :math:`h = \varphi(z) / \Phi(z)` that makes :math:`\sigma h` rows more, and the variance is
+    :math:`\sigma^2 (1 - h (h + z))`.
+
+    >>> found = with_declared(Rows(-900.0, 1000.0), 800.0)
+    >>> round(found.rows), round(found.sigma)
+    (615, 328)
     >>> round(with_declared(Rows(100_000.0, 50.0), 20_000.0).rows)
     99998
     """
@@ -62,8 +69,11 @@ def with_declared(counted: Rows, declared: float) -> Rows:
     if counted.sigma == 0 or about <= 0:
         return counted
     share = about**2 / (about**2 + counted.sigma**2)
-    rows = share * counted.rows + (1 - share) * declared
-    return replace(counted, rows=rows, sigma=counted.sigma * math.sqrt(share))
+    rows, sigma = share * counted.rows + (1 - share) * declared, counted.sigma * math.sqrt(share)
+    above = rows / sigma
+    mills = math.sqrt(2 / math.pi) / float(erfcx(-above / math.sqrt(2)))
+    left = max(1 - mills * (mills + above), 0.0)  # rounding may leave less than none
+    return replace(counted, rows=rows + sigma * mills, sigma=sigma * math.sqrt(left))
 
 
 def combined(direct: Rows, owners: Rows, marginal: NoisyMarginal, edges: tuple[int, ...], *, bound: int) -> Rows:
