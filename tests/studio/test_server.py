@@ -177,3 +177,26 @@ def test_a_draft_that_nobody_touched_is_drafted_again_and_an_edited_one_is_not(s
     for _ in range(state["undo"]):
         state = post(served, cookie, "undo")[1]
     assert "rows = 500" not in state["text"]
+
+
+def test_rows_of_one_owner_get_an_order_and_lose_it(served, cookie):
+    def key() -> dict[str, Any]:
+        state = post(served, cookie, "state")[1]
+        return next(k for k in state["plan"]["tables"][2]["keys"] if k["name"] == "patient_id")
+
+    path = ["tables", "visits", "keys", "patient_id", "order_by"]
+    if key()["role"] != "owning":
+        post(served, cookie, "key", {"table": "visits", "key": "patient_id", "role": "owning"})
+    assert key()["orders"] == ["came", "nights"]  # a date and a number; not the keys
+    for column in ("nights", "came", None):
+        code, _ = post(served, cookie, "edit", {"edits": [{"path": path, "value": column}]})
+        assert code == 200
+        assert key()["order_by"] == column
+    for column in key()["orders"]:
+        domain = ["tables", "visits", "columns", column, "domain"]
+        assert post(served, cookie, "edit", {"edits": [{"path": domain, "value": "opaque"}]})[0] == 200
+    assert key()["orders"] == []
+    state = post(served, cookie, "state")[1]
+    other = next(k for k in state["plan"]["tables"][2]["keys"] if k["name"] == "ward_id")
+    assert other["orders"] == []
+    assert post(served, cookie, "edit", {"edits": [{"path": path, "value": "came"}]})[0] == 400

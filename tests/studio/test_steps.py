@@ -57,3 +57,17 @@ def test_commands_are_as_a_shell_takes_them_and_never_write_over_what_is_there(t
     assert command[command.index("--out") + 1] == str(tmp_path / "plan-2.dpw")
     assert command[command.index("--epsilon") + 1] == "0.5"
     assert not (tmp_path / "plan.toml").exists()
+
+
+def test_a_large_copy_is_drawn_by_several_processes_and_the_command_says_so(tmp_path: Path, monkeypatch):
+    source = write_clinic(tmp_path / "clinic.sqlite")
+    bench = Workbench(str(source), tmp_path / "plan.toml", ledger=tmp_path / "l.jsonl", shown_source="clinic.sqlite")
+    started: list[Step] = []
+    monkeypatch.setattr(bench._runner, "start", started.append)
+    monkeypatch.setattr(bench, "_made", lambda name, kind: tmp_path / "plan.dpw")
+    for workers in (1, 3):
+        bench.sample({"form": "csv", "workers": workers})
+    alone, several = ([*step.words] for step in started)
+    assert "--workers" not in alone
+    assert several[several.index("--workers") + 1] == "3"
+    assert shlex.split(started[1].command) == ["dpweave", *several[:-1]]

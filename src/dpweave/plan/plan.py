@@ -281,15 +281,20 @@ class Plan(DeclaredPlan):
                 f"order_by of {where} names a column {key.order_by!r} that is not there:"
                 f" {nearest(key.order_by, table.column)}"
             )
-        numbered = column.domain is None and any(
-            {*unique} == {key.order_by, *key.key.columns} for unique in (table.primary_key, *table.unique)
-        )
-        if column.column.type.kind not in STEPS or not (numbered or isinstance(column.domain, Learn | Bins)):
+        if not self.can_order(table, key, column):
             raise PlanError(
                 f"rows cannot be put in order by {table.name}.{key.order_by}: order_by of {where} needs a whole number,"
                 " a date or a timestamp with a range, learned or declared, or a number that makes rows of one owner"
                 " unique"
             )
+
+    @staticmethod
+    def can_order(table: TablePlan, key: KeyPlan, column: ColumnPlan) -> bool:
+        """Whether rows of one owner by ``key`` may come in the order of a column."""
+        numbered = column.domain is None and any(
+            {*unique} == {column.name, *key.key.columns} for unique in (table.primary_key, *table.unique)
+        )
+        return column.column.type.kind in STEPS and (numbered or isinstance(column.domain, Learn | Bins))
 
     def _check_within(self, table: TablePlan, key: KeyPlan, where: str) -> None:
         """Refuse a key that stays within units where another one says who may meet; the

@@ -122,10 +122,19 @@ def _key(plan: Plan, table: TablePlan, key: KeyPlan, *, public: bool) -> dict[st
         "role": "public" if public else key.role,
         "roles": _possible_roles(plan, key, public=public),
         "max_degree": key.max_degree,
+        "order_by": key.order_by,
+        "orders": _possible_orders(plan, table, key),
         "nullable": nullable,
         "single": table.table.is_unique(key.key.columns),
         "said": list(said),
     }
+
+
+def _possible_orders(plan: Plan, table: TablePlan, key: KeyPlan) -> list[str]:
+    """Columns by which rows of one owner may come one after the other, as the plan itself judges."""
+    if key.role != "owning" or key.key.target == table.name:
+        return []
+    return [c.name for c in table.columns if plan.can_order(table, key, c)]
 
 
 def _possible_roles(plan: Plan, key: KeyPlan, *, public: bool) -> list[str]:

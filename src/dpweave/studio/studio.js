@@ -7,7 +7,7 @@ const WORDS = {useful: "good", coarse: "note", "noise only": "bad"};
 const EDGES = "edges", LEARN = "learn", LIST = "list", OPAQUE = "opaque", RANGE = "range";
 const now = {
   state: null, outlook: null, steps: {}, ledger: null, step: "schema", table: null, picks: [],
-  epsilon: 1, delta: 1e-6, scale: 1, seed: 0, form: "sqlite", asked: 0, busy: false,
+  epsilon: 1, delta: 1e-6, scale: 1, seed: 0, workers: 1, form: "sqlite", asked: 0, busy: false,
 };
 
 if (location.search) history.replaceState(null, "", "/");
@@ -181,6 +181,7 @@ function go(step) {
   window.scrollTo(0, 0);
 }
 for (const button of document.querySelectorAll("#steps button")) button.addEventListener("click", () => go(button.dataset.step));
+for (const button of document.querySelectorAll("[data-next]")) button.addEventListener("click", () => go(button.dataset.next));
 
 function showSummary() {
   const o = now.outlook;
@@ -242,8 +243,8 @@ function said(t, unit) {
     others.length ? "With it goes, at most:" : "Nothing else goes with it.",
     others.length ? el("ul", {}, others.map(([name, rows]) => el("li", {}, `${plural(rows, "row")} of ${name}`))) : null,
     el("p", {class: "soft"}, now.state.plan.neighbours === "entity"
-      ? "Nobody can tell from a copy whether this unit is in the database at all."
-      : "Nobody can tell from a copy what this row says; that it is there is not hidden."));
+      ? "A copy hardly tells whether this unit is in the database at all. How little it tells is set by epsilon."
+      : "A copy hardly tells what this row says; that it is there is not hidden. How little it tells is set by epsilon."));
 }
 
 const KEY_ROLES = {
@@ -259,7 +260,7 @@ function keys(t) {
       el("select", {"aria-label": `Role of ${at}`, "data-at": `role of ${at}`, onchange: e => change("key", {table: t.name, key: k.name, role: e.target.value})},
         k.roles.map(r => el("option", {value: r, selected: r === k.role}, KEY_ROLES[r])));
     return el("li", {}, el("strong", {}, k.columns.join(", ")), " → ", k.target,
-      el("div", {class: "line"}, select, bound(t, k)),
+      el("div", {class: "line"}, select, bound(t, k), order(t, k)),
       k.said.length ? el("details", {"data-at": `said ${at}`}, el("summary", {class: "soft"}, "What this hides, and what it costs"),
         k.said.map(words => el("p", {class: "soft"}, words))) : null);
   })));
@@ -274,6 +275,16 @@ function bound(t, k) {
   }));
 }
 
+// By which column rows of one owner come one after the other.
+function order(t, k) {
+  if (!k.orders.length) return null;
+  const at = `${t.name}.${k.name}`;
+  return el("label", {}, `rows of one row of ${k.target} come`, el("select", {"data-at": `order of ${at}`,
+    onchange: e => edit(["tables", t.name, "keys", k.name, "order_by"], e.target.value || null)},
+    el("option", {value: "", selected: !k.order_by}, "in no order"),
+    k.orders.map(c => el("option", {value: c, selected: c === k.order_by}, `in the order of ${c}`))));
+}
+
 const whole = text => text === "" ? null : Number(text);
 
 // -- columns and bounds -----------------------------------------------------------------------------------------------
@@ -283,12 +294,17 @@ function showColumns() {
   $("columns-command").textContent = now.state.commands.columns;
   const pick = el("div", {class: "line card"},
     el("label", {}, "Table", el("select", {"data-at": "table", onchange: e => choose(e.target.value)},
-      plan.tables.map(o => el("option", {value: o.name, selected: o.name === t.name}, `${o.name} (${o.role})`)))),
+      plan.tables.map(o => el("option", {value: o.name, selected: o.name === t.name}, `${o.name} (${[o.role, toLearn(o)].filter(Boolean).join(", ")})`)))),
     t.role === "public" ? null : size(t));
   const body = t.role === "public"
     ? el("p", {}, `${t.name} is public and copied as it is. Nothing has to be declared.`)
     : el("ul", {class: "plain card", "aria-label": `Columns of ${t.name}`}, t.columns.map(c => columnOf(t, c)));
   redraw($("columns-body"), pick, picked(), body, links(t), rules(plan));
+}
+
+function toLearn(t) {
+  const left = t.role === "public" ? 0 : t.columns.filter(c => c.domain.form === LEARN).length;
+  return left ? `${left} to learn` : "";
 }
 
 function size(t) {
@@ -361,7 +377,8 @@ function fields(t, c, form, place) {
       settle(place, value.low === undefined && value.high === undefined && value.bins === 16 ? LEARN : value);
     };
     for (const i of [low, high, bins]) i.addEventListener("change", apply);
-    return [el("label", {}, "from", low), el("label", {}, "to", high), el("label", {}, "bins", bins), el("span", {class: "soft"}, words)];
+    return [el("label", {}, "from", low), el("label", {}, "to", high), el("label", {}, "bins", bins),
+      el("span", {class: "soft"}, [words, d.low || d.high ? "" : "both ends may stay empty"].filter(Boolean).join("; "))];
   }
   if (form === LIST) {
     const area = el("textarea", {"aria-label": `${c.name}: values, one per line`, "data-at": `values ${at}`, rows: Math.min(8, Math.max(2, (d.values ?? []).length)), class: "grow"});
@@ -534,6 +551,10 @@ function showHelp() {
   const jump = [...guessed, ...toDeclare.map(([t, c]) => el("li", {}, el("button", {type: "button", onclick: () => {
     now.table = t; go("columns"); document.querySelector(`[data-at="form ${CSS.escape(`${t}.${c}`)}"]`)?.focus();
   }}, `Declare the values of ${t}.${c} …`)))];
+  const open = now.state.plan.could_be_public.slice(0, 3).map(t => el("li", {}, el("button", {type: "button", onclick: () => {
+    now.table = t; go("schema"); $("role-public").focus();
+  }}, `May anybody see ${t}? Then make it public …`)));
+  jump.unshift(...open);
   if (!offers) { redraw($("help"), el("p", {class: "soft"}, "Trying changes…"), el("ul", {class: "plain"}, jump)); return; }
   redraw($("help"), jump.length || offers.length ? null : el("p", {}, now.outlook.counts.useful === now.outlook.judged.length
     ? "Everything is useful already. Nothing has to be changed." : "No small change would help much."),
@@ -660,7 +681,8 @@ function showRun() {
         el("label", {}, "as", el("select", {"data-at": "form", onchange: set("form")}, Object.entries(forms).map(([k, v]) => el("option", {value: k, selected: k === now.form}, v)))),
         el("label", {}, "size, 1 is as the original", el("input", {type: "number", min: "0.001", step: "any", value: now.scale, "data-at": "scale", onchange: set("scale")})),
         el("label", {}, "seed", el("input", {type: "number", min: "0", step: "1", value: now.seed, "data-at": "seed", onchange: set("seed")})),
-        el("button", {type: "button", class: "main", "data-at": "sample", disabled: running, onclick: () => begin("sample", {form: now.form, scale: now.scale, seed: now.seed})}, "Draw a copy"))],
+        el("label", {}, "processes, for large copies", el("input", {type: "number", min: "1", step: "1", value: now.workers, "data-at": "workers", onchange: set("workers")})),
+        el("button", {type: "button", class: "main", "data-at": "sample", disabled: running, onclick: () => begin("sample", {form: now.form, scale: now.scale, seed: now.seed, workers: now.workers})}, "Draw a copy"))],
     s?.state === "running" ? progress(s) : null, ended(s),
     s?.state === "done" ? [el("p", {class: "good"}, el("strong", {}, "Done. "), `${number(s.result.synthetic_rows)} synthetic rows, ${number(s.result.copied_rows)} copied from public tables, in ${s.files.copy}.`),
       /\.(sqlite|duckdb)$/.test(s.files.copy) ? el("p", {}, el("a", {href: "/files/copy", download: true}, "Download the copy")) : el("p", {class: "soft"}, "The folder lies beside the plan.")] : null,

@@ -298,6 +298,8 @@ class Workbench:
             copy = _free_name(model.parent, f"{model.stem}-{stem}", suffix)
             words = ["sample", str(model), "--out", str(copy)]
             words += ["--scale", f"{_number(asked, 'scale', 1.0):g}", "--seed", str(int(_number(asked, "seed", 0)))]
+            workers = int(_number(asked, "workers", 1))
+            words += ["--workers", str(workers)] if workers != 1 else []
             self._runner.last.pop("report", None)
             self._runner.start(Step("sample", (*words, "--json"), shown(words), {"copy": copy}))
             return self.steps()
