@@ -1,27 +1,38 @@
 """Whether anything grows: fits, refits, extensions, samples and reports by chance in one process, on one ledger.
 
     python -m benchmarks.soak --rounds 500
+    python -m benchmarks.soak --rounds 10000 --commands --seconds 1800
 
-Prints memory, open descriptors, threads and files after every tenth of the rounds, and at the end how much each grew
-since the first tenth. Models and copies are replaced and not added; a ledger line for each charge is all that stays.
+Prints memory, open descriptors, threads and files after every tenth of the rounds (of the seconds, where there are
+any), and at the end how much each grew since the first tenth. Models and copies are replaced and not added; a ledger
+line for each charge is all that stays. With ``--commands`` rounds are commands as they are typed, some of them wrong,
+and the ledger has a cap that is raised where it refuses; fits are cut off now and then, and go on.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import io
+import math
 import os
 import random
+import sys
 import tempfile
 import threading
+import time
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from pyarrow import csv
 
 import dpweave as dw
 from dpweave.budget.spending import read
+from dpweave.cli import commands
 from dpweave.errors import PlanError
+from dpweave.fitting import fit as fitting
 
 PLAN = """
 protect = ["people"]
@@ -84,6 +95,107 @@ def once(folder: Path, rng: random.Random) -> str:
     return verb
 
 
+CUT_OFF = 130
+"""How a command ends that was interrupted."""
+
+
+def call(*arguments: object, cut_off: bool = False) -> tuple[int, str]:
+    """Run one command in this process; return its exit code and what it said."""
+    said, learn = io.StringIO(), fitting.learn_links
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    sys.argv = ["dpweave", *map(str, arguments)]
+    if cut_off:
+        fitting.learn_links = interrupted  # type: ignore[assignment]
+    try:
+        with redirect_stdout(said), redirect_stderr(said):
+            commands.main()
+    except SystemExit as stop:
+        return int(stop.code or 0), said.getvalue()
+    finally:
+        fitting.learn_links = learn
+    return 0, said.getvalue()
+
+
+def typed(folder: Path, rng: random.Random) -> str:
+    """Type one command by chance, and hold its exit code; return it."""
+    shop, plan, model, ledger = (folder / name for name in ("shop", "plan.toml", "model.dpw", "ledger.jsonl"))
+    fit = ("fit", shop, "-p", plan, "-e", "0.5", "-o", model, "--ledger", ledger, "-q", "-f")
+    verbs = ["sample", "report", "refit", "verify", "ledger", "doctor", "explain", "check", "fit", "cut off", "wrong"]
+    verb, expected = rng.choice(verbs) if model.exists() else "fit", {0}
+    out = rng.choice(["copy.duckdb", "copy.sqlite", "copy", "copy.csv"])
+    match verb:
+        case "fit" | "cut off":
+            left = [*folder.glob("*.answers")]
+            resume = ["--resume"] if left else []
+            code, said = call(*fit, *resume, cut_off=verb == "cut off")
+            if code == 4:  # the cap
+                assert "cap" in said, said
+                found = max(d.cap.epsilon for d in read(ledger).databases.values() if d.cap is not None)
+                verb = "cap"
+                code, said = call("ledger", ledger, "--cap-epsilon", 2 * found)
+            expected = {CUT_OFF} if verb == "cut off" else {0}
+        case "sample":
+            code, said = call("sample", model, "-o", folder / out, "-f", "-q", "--seed", rng.randrange(9))
+        case "report":
+            copy = folder / "copy.sqlite"
+            call("sample", model, "-o", copy, "-f", "-q")
+            code, said = call("report", model, copy, "-o", folder / "report.html", "-f")
+        case "refit":
+            code, said = call("refit", model, "-o", model, "-f", "-q")
+        case "verify":
+            code, said = call("verify", model, "--ledger", ledger)
+        case "ledger":
+            code, said = call("ledger", ledger, *rng.choice([[], ["--verify"], ["--anchor"], ["--json"]]))
+        case "doctor":
+            code, said = call("doctor", plan, "--ledger", ledger)
+        case "explain":
+            code, said = call("explain", plan, "-e", "1")
+        case "check":
+            code, said = call("check", plan, shop)
+        case _:
+            wrong = [
+                ("fit", shop, "-p", model, "-e", "1", "-o", folder / "x.dpw"),
+                ("sample", plan, "-o", folder / "x"),
+            ]
+            wrong += [("verify", folder / "none.dpw"), ("fit", shop, "-p", plan, "-e", "-1", "-o", folder / "x.dpw")]
+            code, said = call(*rng.choice(wrong))
+            expected = {2, 3, 5}
+    assert code in expected, f"{verb}: {code}, {said}"
+    return verb
+
+
+def prepare(folder: Path) -> None:
+    """What commands work on: a folder of files, a plan, and a ledger with a cap."""
+    write_csv(folder / "shop")
+    (folder / "plan.toml").write_text(PLAN)
+    code, said = call(
+        "fit",
+        folder / "shop",
+        "-p",
+        folder / "plan.toml",
+        "-e",
+        "0.5",
+        "-q",
+        "-o",
+        folder / "model.dpw",
+        "--ledger",
+        folder / "ledger.jsonl",
+    )
+    assert code == 0, said
+    code, said = call("ledger", folder / "ledger.jsonl", "--cap-epsilon", 4)
+    assert code == 0, said
+
+
+def write_csv(folder: Path) -> None:
+    """Put the source into a folder of CSV files."""
+    folder.mkdir()
+    for name, table in source().items():
+        csv.write_csv(table, folder / f"{name}.csv")
+
+
 def state(folder: Path) -> dict[str, int]:
     """What may grow."""
     gc.collect()
@@ -103,19 +215,27 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--commands", action="store_true")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="begin no more after so long")
     asked = parser.parse_args()
-    rng, tenth = random.Random(asked.seed), max(asked.rounds // 10, 1)
+    rng, began, tenths = random.Random(asked.seed), time.monotonic(), 0
     with tempfile.TemporaryDirectory() as place:
         first: dict[str, int] = {}
         done: dict[str, int] = {}
+        if asked.commands:
+            prepare(Path(place))
         for i in range(1, asked.rounds + 1):
-            verb = once(Path(place), rng)
+            verb = (typed if asked.commands else once)(Path(place), rng)
             done[verb] = done.get(verb, 0) + 1
-            if i % tenth == 0:
+            share = max(i / asked.rounds, (time.monotonic() - began) / asked.seconds)
+            if share * 10 >= tenths + 1:
+                tenths = int(share * 10)
                 now = state(Path(place))
                 first = first or now
                 print(i, now, flush=True)
-        print("done:", done)
+            if share >= 1:
+                break
+        print("done:", dict(sorted(done.items())))
         print("grown since the first tenth:", {name: now[name] - first[name] for name in now})
 
 

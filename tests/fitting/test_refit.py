@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from pyarrow import parquet
 
 import dpweave as dw
 from dpweave.errors import PlanError
 from dpweave.model.model import _entries
 from dpweave.plan.plan import Plan
-from tests.model.shops import PLAN, fitted
+from tests.model.shops import PLAN, fitted, tables
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,18 +49,57 @@ def test_a_refit_without_changes_is_the_model_itself(model: Model, tmp_path: Pat
     assert [len(dw.refit(kept).lineage), kept.lineage[0]["plan"]] == [2, "as it was"]
 
 
+def test_a_refit_is_what_a_fresh_fit_learns_from_the_same_answers(model: Model, tmp_path: Path) -> None:
+    """The fit goes on with every answer that was kept, and with a source that has no row any more."""
+    ledger = tmp_path / "ledger.jsonl"
+    earlier = fitted(ledger)
+    assert len([*tmp_path.glob("*.answers")]) == 1  # it was never saved
+    spent = ledger.read_text().count('"kind": "charge"')
+    empty = {name: table.slice(0, 0) for name, table in tables().items()}
+    fresh, again = _entries(fitted(ledger, source=empty, resume=True)), _entries(dw.refit(earlier))
+    assert ledger.read_text().count('"kind": "charge"') == spent
+    for of_its_own in ("certificate.json", "plan.toml"):
+        known = fresh.pop(of_its_own), again.pop(of_its_own)
+        assert of_its_own != "plan.toml" or known[0] == known[1]
+    again.pop("lineage.json")
+    again.pop("asked.toml", None)
+    assert fresh == again
+
+
+def test_independent_tables_become_aim_and_no_source_is_there_any_more(tmp_path: Path) -> None:
+    """Pairs that were measured for mst stay in the release of a model whose tables are independent."""
+    source, paths = tmp_path / "shop", [tmp_path / f"{i}.dpw" for i in range(3)]
+    source.mkdir()
+    for name, table in tables().items():
+        parquet.write_table(table, source / f"{name}.parquet")
+    fitted(tmp_path / "ledger.jsonl", source=source).save(paths[0])
+    shutil.rmtree(source)
+    for before, after, mechanism in (*zip(paths, paths[1:], ("independent", "aim"), strict=False),):
+        (tmp_path / "plan.toml").write_text(PLAN.replace('"mst"', f'"{mechanism}"'))
+        said = [sys.executable, "-m", "dpweave.cli", "refit", before, "-o", after, "-p", tmp_path / "plan.toml"]
+        subprocess.run(said, check=True, capture_output=True, timeout=300)
+    independent, aim = dw.load(paths[1]), dw.load(paths[2])
+    assert (independent.mechanisms["people"], aim.mechanisms["people"]) == ("independent", "aim")
+    assert aim.certificate == independent.certificate == dw.load(paths[0]).certificate
+    assert [step["step"] for step in aim.lineage] == ["refit", "refit"]
+    assert dw.verify(aim, ledger=tmp_path / "ledger.jsonl").true
+    pair = next(m.marginal for m in aim.release.measured if m.what == "tables:people" and len(m.marginal.columns) > 1)
+    near, far = (abs(m.tables["people"].marginal(pair.columns) - pair.counts).sum() for m in (aim, independent))
+    assert near < far / 2
+
+
 def test_another_mechanism_learns_from_the_marginals_that_are_there(model: Model) -> None:
     """The shop measured pairs of people for mst: aim and woven learn from them, and independent from their sums."""
     pair = next(m.marginal for m in model.release.measured if m.what == "tables:people" and len(m.marginal.columns) > 1)
-    tables = {}
+    learned = {}
     for mechanism in ("aim", "woven", "independent"):
         changed = Plan.from_toml(PLAN.replace('"mst"', f'"{mechanism}"'))
         again = dw.refit(model, changed)
         assert again.certificate == model.certificate
         assert again.mechanisms["people"] == mechanism
         assert dw.verify(again).true
-        tables[mechanism] = again.tables["people"]
-    near, far = (abs(tables[name].marginal(pair.columns) - pair.counts).sum() for name in ("aim", "independent"))
+        learned[mechanism] = again.tables["people"]
+    near, far = (abs(learned[name].marginal(pair.columns) - pair.counts).sum() for name in ("aim", "independent"))
     assert near < far / 2
 
 

@@ -49,6 +49,16 @@ def test_its_certificate_is_still_true_and_it_is_refitted_in_its_own_words(path,
 
 
 @pytest.mark.parametrize("path", OLDER, ids=lambda p: p.stem)
+def test_what_is_learned_from_it_is_what_today_learns_from_its_answers(path, tmp_path):
+    """Nothing of how the older version learned is left after a refit: learning again gives the same, to the byte."""
+    dw.refit(dw.load(path)).save(tmp_path / "once.dpw")
+    dw.refit(dw.load(tmp_path / "once.dpw")).save(tmp_path / "twice.dpw")
+    once, twice = entries(tmp_path / "once.dpw"), entries(tmp_path / "twice.dpw")
+    assert {name for name in once if once[name] != twice[name]} == {"lineage.json"}
+    assert once["arrays.arrow"] != entries(path)["arrays.arrow"]
+
+
+@pytest.mark.parametrize("path", OLDER, ids=lambda p: p.stem)
 def test_it_can_be_extended(path, tmp_path):
     earlier = dw.load(path)
     more = dw.fit(source(), extend=earlier, epsilon=4.0, delta=1e-5, insecure_seed=4, ledger=tmp_path / "l.jsonl")

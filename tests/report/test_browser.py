@@ -6,17 +6,22 @@ import base64
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from dpweave.evaluation.evaluate import evaluate
 from dpweave.evaluation.figures import STAMP
+from dpweave.plan.entries import TablePlan
+from dpweave.plan.plan import Plan
 from dpweave.report.html_report import report
+from dpweave.schema.domain import Categories
 from tests.browsing import WIDTHS, chromium, requested, show, unreadable
 from tests.report.test_html_report import SECTIONS
-from tests.report.worlds import model, shop, shop_plan
+from tests.report.worlds import column, model, shop, shop_plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -148,3 +153,41 @@ def test_it_prints(browser: Any, page: Path, artifacts: Path) -> None:
         sheets = words.rstrip("\f").split("\f")
         assert len(sheets) > 1
         assert all(STAMP in sheet.replace("\n", " ") for sheet in sheets)
+
+
+HOSTILE = (
+    "<script>window.broken = 1</script>",
+    "<img src=x onerror='window.broken = 1'>",
+    '"><svg onload=window.broken=1>',
+    "' autofocus onfocus='window.broken = 1",
+    "</style></title></textarea><script>window.broken = 1</script>",
+    "javascript:window.broken=1",
+    "&lt;script&gt;window.broken = 1&lt;/script&gt;",
+    "{{window.broken = 1}}${window.broken = 1}",
+)
+"""What would leave a mark on the window if a page took it for anything but text."""
+
+
+@pytest.mark.parametrize("kind", ["report", "evaluation"])
+def test_hostile_names_and_values_stay_text(browser: Any, artifacts: Path, kind: str) -> None:
+    """Names, categories and what a certificate says come from a stranger's model."""
+    names = [f"{i} {text}" for i, text in enumerate(HOSTILE)]
+    evil = names[0]
+    columns = (column("id", "int64"), *(column(n, "text", Categories(HOSTILE)) for n in names))
+    plan = Plan((TablePlan(evil, columns, primary_key=("id",)),), protect=(evil,))
+    values = {n: [HOSTILE[(i + j) % len(HOSTILE)] for j in range(40)] for i, n in enumerate(names)}
+    tables = {evil: pa.table({"id": range(40), **values})}
+    path = artifacts / f"hostile-{kind}.html"
+    if kind == "report":
+        made = model(tables, sigma=1.0, plan=plan)
+        said = "".join(HOSTILE)
+        made.certificate = replace(made.certificate, database=said, statement=said, caveats=HOSTILE)
+        report(made, tables, path)  # type: ignore[arg-type]
+    else:
+        evaluate(tables, tables, plan, k=2, learners=False).to_html(path)
+    look(browser, path, width=WIDTHS[1], dark=False)
+    assert browser.execute_script("return window.broken") is None
+    assert browser.get_log("browser") == []
+    assert "window.broken" in browser.execute_script("return document.body.textContent")
+    marks = "script, img, textarea, [onload], [onerror], [onfocus], [autofocus], [href^=javascript]"
+    assert browser.execute_script(f"return document.querySelectorAll('{marks}').length") == 0

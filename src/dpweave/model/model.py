@@ -346,12 +346,12 @@ def _from_entries(manifest: dict[str, Any], entries: dict[str, bytes]) -> Model:
     release = _release_from_dict(json.loads(entries[RELEASE]), arrays, plan.database)
     blueprint = Blueprint(
         plan=plan,
-        sizes=manifest["sizes"],
+        sizes=_numbers(manifest["sizes"]),
         tables=tables,
         public={t: _table(entries[f"public/{i}.arrow"]) for i, t in enumerate(manifest["public"])},
         degrees=degree_counts(plan.compile(), release),
         repetitions=repetitions(plan.compile(), release),
-        loose=manifest.get("loose", {}),
+        loose=_numbers(manifest.get("loose", {})),
         popularity={(t, k): arrays[f"popularity/{t}/{k}"] for t, k in manifest.get("popularity", ())},
     )
     return Model(
@@ -364,6 +364,13 @@ def _from_entries(manifest: dict[str, Any], entries: dict[str, bytes]) -> Model:
         lineage=tuple(json.loads(entries.get("lineage.json", b"[]"))),
         written=written_in(entries),
     )
+
+
+def _numbers(found: Mapping[str, Any]) -> dict[str, float]:
+    """Refuse sizes that are none: whoever wrote the file, they are added up and drawn from."""
+    if any(type(n) not in (int, float) or not math.isfinite(n) for n in found.values()):
+        raise ValueError("sizes")
+    return {**found}
 
 
 def _under(arrays: Mapping[str, Any], mark: str) -> dict[str, Any]:
