@@ -68,13 +68,27 @@ def test_domains_that_noise_hides_are_named_and_what_to_change(clinic: dict[str,
 def test_a_table_is_judged_by_its_own_columns(clinic: dict[str, pd.DataFrame], plan: Plan) -> None:
     """How many visits people have is well known; of their one column nothing is, and that is what a reader asks."""
     source = {**clinic, "people": clinic["people"].drop(columns="sex")}
-    kept = tuple(c for c in plan.table["people"].columns if c.name != "sex")
+    some = (c for c in plan.table["people"].columns if c.name != "sex")
+    kept = tuple(replace(c, column=replace(c.column, nullable=False)) for c in some)
     plan = replace(plan, tables=tuple(replace(t, columns=kept) if t.name == "people" else t for t in plan.tables))
     model = dw.fit(source, plan, epsilon=0.05, delta=1e-6, insecure_seed=1)
     for said in (plan.explain(epsilon=0.05, delta=1e-6).verdict, verdict(model)):
         (people_said,) = (j for j in said.judged if j.name == "people")
         assert people_said.unlearned == ("born",)
         assert people_said.error == 1.0
+
+
+def test_nulls_are_as_likely_as_values_before_a_fit(plan: Plan) -> None:
+    """Of a column that may be null half may be lost where its range is not learned, and all of another one."""
+    errors = []
+    for nullable in (False, True):
+        born = plan.table["people"].column["born"]
+        columns = (plan.table["people"].columns[0], replace(born, column=replace(born.column, nullable=nullable)))
+        tables = tuple(replace(t, columns=columns) if t.name == "people" else t for t in plan.tables)
+        said = replace(plan, tables=tables).explain(epsilon=0.05, delta=1e-6).verdict
+        errors += [j.error for j in said.judged if j.name == "people"]
+    assert errors[0] == 1.0
+    assert 0.5 < errors[1] < 0.9
 
 
 def test_a_bound_that_hides_rows_is_named(clinic: dict[str, pd.DataFrame]) -> None:

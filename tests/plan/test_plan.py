@@ -388,3 +388,12 @@ def test_a_promised_bound_that_declared_rows_cannot_keep():
     with pytest.raises(PlanError, match=r"max_degree = 1 .* raise it to at least 3"):
         Plan.from_dict(data)
     assert Plan.from_dict(data | {"on_excess": "truncate"}).on_excess == "truncate"
+
+
+@pytest.mark.parametrize(("unique", "order_by"), [("UNIQUE", None), ("", "granted")])
+def test_one_row_of_an_owner_comes_after_no_other(tmp_path, unique, order_by):
+    with duckdb.connect(tmp_path / "bank.duckdb") as made:
+        made.execute("CREATE TABLE account (id INTEGER PRIMARY KEY)")
+        made.execute(f"CREATE TABLE loan (account INTEGER NOT NULL {unique} REFERENCES account (id), granted DATE)")
+    plan = Plan.draft(str(tmp_path / "bank.duckdb"), protect=["account"])
+    assert plan.table["loan"].keys[0].order_by == order_by

@@ -2,7 +2,8 @@
 
 Both ways of working it out end in the same figure (:mod:`dpweave.measure.expected_error`) and the same words, so that
 what was predicted can be compared with what was found. Before a fit the plan alone is known: values are taken as evenly
-spread, and sizes as declared. After it noise, shares of values, sizes and domains are those of the release.
+spread, nulls as likely as values, and sizes as declared. After it noise, shares of values, sizes and domains are those
+of the release.
 """
 
 from __future__ import annotations
@@ -83,16 +84,30 @@ def predicted_table(table: CompiledTable, budget: Sequence[Spending], learned: S
     name, rows, owners = table.name, table.seen_rows, table.seen_units
     noise = {(s.group, s.item): s.sigma or 0.0 for s in budget if s.table == name}
     short = {item.column.removeprefix(f"{name}."): item for item in learned if item.column.startswith(f"{name}.")}
-    errors, unlearned, even = [], [], {}
+    errors, unlearned = [], []
+    even: dict[tuple[int, bool], float] = {}  # columns of a table have the same noise, and few sizes
     for column in _own(table):
-        cells = table.codes(column)
-        if cells not in even:
-            even[cells] = noise_error(np.full(cells, 1 / cells), sigma=noise.get(("tables", ""), 0.0), rows=rows)
-        missed = _to_be_missed(short[column], rows, owners=owners) if column in short else 0.0
+        at = codes, nullable = table.codes(column), table.planned.column[column].column.nullable
+        shares = _guessed_shares(codes, nullable=nullable)
+        there = float(shares[:-1].sum()) if nullable else 1.0
+        missed = there * _to_be_missed(short[column], there * rows, owners=owners) if column in short else 0.0
         if missed > chosen.USEFUL:
             unlearned.append(column)
-        errors.append(min(missed + even[cells], WORST))
+        if at not in even:
+            even[at] = noise_error(shares, sigma=noise.get(("tables", ""), 0.0), rows=rows)
+        errors.append(min(missed + even[at], WORST))
     return _judged(table, errors, rows=rows, sigma=noise.get(("sizes", ""), 0.0), unlearned=unlearned)
+
+
+def _guessed_shares(codes: int, *, nullable: bool) -> FloatArray:
+    """Values evenly spread. Of nulls, which come last, nothing is known: a null is as likely as a value.
+
+    >>> _guessed_shares(4, nullable=False).tolist(), _guessed_shares(3, nullable=True).tolist()
+    ([0.25, 0.25, 0.25, 0.25], [0.25, 0.25, 0.5])
+    """
+    if not nullable or codes < 2:
+        return np.full(codes, 1 / codes)
+    return np.append(np.full(codes - 1, 1 / (codes - 1)), 1.0) / 2
 
 
 def _to_be_missed(item: Learned, rows: float, *, owners: float) -> float:

@@ -86,6 +86,7 @@ def draft_plan(
         roles = {draft_key(table, k.name).role for k in table.foreign_keys}
         usable = planned.role == "owning" and planned.key.target != table.name and neighbours == "entity"
         opaque = {c.name for c in table.columns if isinstance(_domain(table, c), Opaque)}
+        usable &= graph.kind(table.name, planned.key) != "one-to-one"  # one row of an owner comes after no other
         guess = proposed_order(table, planned.key, but=opaque)
         return replace(planned, order_by=guess) if usable and guess and "shared" not in roles else planned
 
