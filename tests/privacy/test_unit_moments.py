@@ -332,10 +332,12 @@ def test_nothing_is_charged_for_what_is_refused():
     assert type(curator.measure_moments(VIEW, sly, what="links", rho=0.1).moments) is UnitMoments
 
 
-def test_engines_agree_with_the_definition():
+@pytest.mark.parametrize("embedded", [True, False])
+def test_engines_agree_with_the_definition(embedded):
     world = _rated(5)
     view = View("ratings", (("x", Attribute("x")), ("who", Attribute("x", ("user",)))))
     with open_frames(world.rows, world.promise) as source:
+        source.embedded = embedded
         counts, bounding = engine_counts(source, world, salt="s")
         truth = bound(world.rows, world.promise, engine_order(bounding, world.rows))
         moments = of_sizes(OWN, {c: counts.codec(view, c).size for c in OWN.all_columns})

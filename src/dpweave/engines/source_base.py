@@ -55,7 +55,7 @@ class Source(ABC):
     can_materialise: bool
     """Whether temporary tables are allowed here."""
     sums_units: bool = True
-    """Whether sums over units can be made here at any size; elsewhere clients count set by set."""
+    """Whether the engine itself can add up units at any size; elsewhere codes of rows are fetched for that."""
 
     def __init__(self, connection: Any, *, name: str, owned: bool) -> None:
         self.connection: ibis.BaseBackend = connection
@@ -66,6 +66,20 @@ class Source(ABC):
         self._temporary: list[str] = []
         self._numbered: dict[tuple[str, str | None], ibis.Table] = {}
         self._raw_numbered: dict[str, ibis.Table | None] = {}
+
+    @property
+    @final
+    def hands_out_codes(self) -> bool:
+        """Whether rows keep their numbers from one query to the next, so that codes of columns can be fetched one by
+        one, and put together behind the wall.
+        """
+        return self.embedded or self.can_materialise
+
+    @property
+    @final
+    def sums_in_engine(self) -> bool:
+        """Whether sums over units are made by the engine, which hands out no row for them."""
+        return not self.embedded and (self.sums_units or not self.can_materialise)
 
     @property
     @final

@@ -95,7 +95,7 @@ class Counts:
         """Return clipped sums over the units' rows that lead somewhere by all that is
         asked for: columns, then codes.
         """
-        sums = self._unit_sum_in_memory if self._bounding.source.embedded else self._unit_sum_in_engine
+        sums = self._unit_sum_in_engine if self._bounding.source.sums_in_engine else self._unit_sum_in_memory
         shape = self._shape(view, unit_sum.columns)
         return sums(view, unit_sum, shape).reshape((*shape, len(unit_sum.codes)))
 
@@ -244,10 +244,18 @@ class Counts:
         return self._once(("link", table, key_name), make)
 
     def _codes(self, table: str, column: str) -> Codes:
-        """Codes of a column for every raw row; a row that was left out has no position, so its code is never seen."""
+        """Codes of a column for every row with a number. One that was left out has no position, so its code is never
+        seen.
+        """
 
         def make() -> Codes:
-            rows, code = self._coded(self._bounding.raw(table, alone=column), table, column)
+            rows, code = self._coded(
+                self._bounding.raw(table, alone=column)
+                if self._bounding.source.embedded
+                else self._bounding.kept(table),
+                table,
+                column,
+            )
             if parse_newcomer(column):
                 return self._fetch(rows, code.fill_null(NOBODY), room(self._length(table), np.uint32, NOBODY))
             small = np.min_scalar_type(max(self._codecs[table, column].size - 1, 0))
@@ -259,8 +267,8 @@ class Counts:
         """Numbers that raw rows may have: from 0 to one below this."""
 
         def make() -> int:
-            raw = self._bounding.raw(table)
-            last = self._bounding.source.fetch(raw.aggregate(last=raw.rid.max()))["last"][0].as_py()
+            rows = self._bounding.raw(table) if self._bounding.source.embedded else self._bounding.kept(table)
+            last = self._bounding.source.fetch(rows.aggregate(last=rows.rid.max()))["last"][0].as_py()
             return 0 if last is None else int(last) + 1
 
         return self._once(("length", table), make)

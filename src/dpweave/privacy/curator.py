@@ -95,8 +95,8 @@ class Curator:
 
     @property
     def counts_in_memory(self) -> bool:
-        """Whether rows are counted in this process, and not by a server."""
-        return self._bounding.source.embedded
+        """Whether codes of rows can be fetched, so that units are looked at in this process."""
+        return self._bounding.source.hands_out_codes
 
     @property
     def spent(self) -> Cost:
@@ -208,7 +208,7 @@ class Curator:
 
     def units(self, view: View) -> Units | None:
         """What is public about one unit's rows in ``view``, where unit sums may be measured; None elsewhere."""
-        return units_of(self.promise, view) if self._bounding.source.sums_units else None
+        return units_of(self.promise, view) if self._bounding.source.sums_units or self.counts_in_memory else None
 
     def measure_unit_sums(
         self, view: View, unit_sums: Sequence[UnitSum], *, what: str, rho: float, weights: Sequence[float] | None = None

@@ -24,7 +24,7 @@ class IbisSource(Source):
     """Tables behind an Ibis connection. Its catalogue has no keys to speak of, so they come from the plan."""
 
     embedded = False
-    sums_units = False  # Spark did not end within minutes on a made-up shop (docs/scaling.md)
+    sums_units = False  # Spark did not end within minutes on a made-up shop
     declares_keys = False
 
     def __init__(self, connection: Any, *, name: str) -> None:

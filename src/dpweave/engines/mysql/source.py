@@ -37,7 +37,7 @@ class MySQLSource(Source):
     """
 
     embedded = False
-    sums_units = False  # with 100,000 rows and 18 codes a server ran out of memory (docs/scaling.md)
+    sums_units = False  # with 100,000 rows and 18 codes a server ran out of memory
     declares_keys = True
 
     def __init__(self, connection: Any, *, name: str, views: Collection[str] = ()) -> None:
