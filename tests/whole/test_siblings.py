@@ -83,3 +83,76 @@ def test_a_saved_model_knows_siblings(tmp_path):
     assert again.release.moments[0].noisy.moments == model.release.moments[0].noisy.moments
     assert again.sample(seed=3)["orders"].equals(model.sample(seed=3)["orders"])
     assert dw.verify(again).true
+
+
+def lives(tastes: float, seed: int = 0) -> dict[str, pd.DataFrame]:
+    """Customers with orders of a few items, of kinds that the customer likes for this share of the items."""
+    rng = np.random.default_rng(seed)
+    customer = np.repeat(np.arange(USERS), rng.integers(1, 5, USERS))
+    order = np.repeat(rng.permutation(len(customer)), rng.integers(1, 5, len(customer)))
+    favourite = rng.integers(0, 4, USERS)[customer[order]]
+    kind = np.where(rng.random(len(order)) < tastes, favourite, rng.integers(0, 4, len(order)))
+    size = np.where(rng.random(len(order)) < 0.5, kind % 3, rng.integers(0, 3, len(order)))
+    return {
+        "customers": pd.DataFrame({"id": np.arange(USERS), "sex": rng.integers(0, 2, USERS)}),
+        "orders": pd.DataFrame(
+            {"id": np.arange(len(customer)), "customer": customer, "channel": rng.integers(0, 2, len(customer))}
+        ),
+        "items": pd.DataFrame({"id": np.arange(len(order)), "order": order, "kind": kind, "size": size}),
+    }
+
+
+def plan_of_lives() -> dw.Plan:
+    key = {"type": "int64", "nullable": False, "domain": "key"}
+
+    def table(columns: dict, owner: str | None = None, by: str = "") -> dict:
+        values = {n: {"type": "int64", "nullable": False, "domain": list(range(k))} for n, k in columns.items()}
+        link = {"columns": [by], "references": owner, "target": ["id"], "role": "owning", "max_degree": 4}
+        return {
+            "primary_key": ["id"],
+            "columns": {"id": key, **({by: key} if owner else {}), **values},
+            **({"keys": {by: {**link, "degree_cap": 4}}} if owner else {}),
+        }
+
+    tables = {
+        "customers": table({"sex": 2}),
+        "orders": table({"channel": 2}, "customers", "customer"),
+        "items": table({"kind": 4, "size": 3}, "orders", "order"),
+    }
+    return dw.Plan.from_dict({"protect": ["customers"], "tables": tables})
+
+
+def agreements(db: dict[str, pd.DataFrame], column: str) -> tuple[float, float]:
+    """How much more often two items agree than any two do: those of one order, and those of one customer's others."""
+    items = db["items"].merge(db["orders"], left_on="order", right_on="id")
+    counts = pd.crosstab([items.customer, items.order], items[column])
+    orders, customers = counts.to_numpy(), counts.groupby(level=0).sum().to_numpy()
+    by_chance = float(((customers.sum(axis=0) / customers.sum()) ** 2).sum())
+    rows = orders.sum(axis=1)
+    within = (orders * (orders - 1)).sum() / (rows * (rows - 1)).sum()
+    apart = (customers**2).sum() - (orders**2).sum()
+    return float(within) - by_chance, float(apart / ((customers.sum(axis=1) ** 2).sum() - (rows**2).sum())) - by_chance
+
+
+@pytest.mark.parametrize(("epsilon", "least"), [(1.0, 0.4), (4.0, 0.4)])
+def test_a_taste_is_shared_by_items_of_one_order_and_of_the_others(epsilon, least):
+    real = lives(0.5)
+    model = dw.fit(real, plan_of_lives(), epsilon=epsilon, delta=1e-6, insecure_seed=1)
+    evidence = next(e for e in model.certificate.evidence if e["relation"] == "items.order")
+    assert evidence["siblings"]["factors"] >= 1
+    assert evidence["cousins"]["factors"] >= 1
+    copy = model.sample(seed=1).to_pandas()
+    for now, was in zip(agreements(copy, "kind"), agreements(real, "kind"), strict=True):
+        assert was > 0.15
+        assert least < now / was < 1.25
+    assert agreements(copy, "kind")[0] > 0.7 * agreements(real, "kind")[0]
+    assert dw.verify(model).true
+
+
+def test_items_that_have_nothing_in_common_stay_apart_on_both_levels():
+    real = lives(0.0)
+    for seed in range(2):
+        model = dw.fit(real, plan_of_lives(), epsilon=1.0, delta=1e-6, insecure_seed=seed)
+        evidence = next(e for e in model.certificate.evidence if e["relation"] == "items.order")
+        assert evidence["siblings"]["factors"] == evidence["cousins"]["factors"] == 0
+        assert max(map(abs, agreements(model.sample(seed=seed).to_pandas(), "kind"))) < 0.02

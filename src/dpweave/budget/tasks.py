@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 SIBLINGS = ":siblings"
 """Ends the names of questions about rows of one owner."""
+COUSINS = ":cousins"
+"""Ends the names of questions about rows of one unit, whose own owners may differ."""
 ORDER = ":order"
-"""Ends the names of questions about the order of these rows."""
+"""Ends the names of questions about the order of rows of one owner."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,11 @@ def popularity_task(relation: Relation) -> Task:
 def siblings_task(relation: Relation) -> Task:
     """Return the part of that task that asks what rows of one owner have in common."""
     return Task("links", relation.table, f"{relation.key}{SIBLINGS}")
+
+
+def cousins_task(relation: Relation) -> Task:
+    """Return the part of that task that asks what rows of one unit have in common, over several owners."""
+    return Task("links", relation.table, f"{relation.key}{COUSINS}")
 
 
 def order_task(relation: Relation) -> Task:

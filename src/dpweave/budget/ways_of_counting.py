@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dpweave.budget.tasks import COUSINS, ORDER, SIBLINGS
 from dpweave.measure.question import Way
 from dpweave.plan.compiled import once
 from dpweave.privacy.accounting import split
@@ -77,12 +78,19 @@ def asks_for_order(plan: CompiledPlan, relation: Relation) -> bool:
     return key.order_by is not None and asks_for_siblings(plan, relation)
 
 
-def for_common_and_order(plan: CompiledPlan, relation: Relation, rho: float) -> tuple[float, float]:
-    """What of a budget for rows of one owner is for what they have in common, and what for their order: even parts."""
-    if not rho or not asks_for_order(plan, relation):
-        return rho, 0.0
-    one, two = split(rho, [1.0, 1.0])
-    return one, two
+def asks_for_cousins(plan: CompiledPlan, relation: Relation) -> bool:
+    """Whether it is asked what rows of one unit have in common beyond those of one owner: where owners have owners."""
+    return asks_for_siblings(plan, relation) and len(plan.promise.chain(relation.table)) > 1
+
+
+def for_units(plan: CompiledPlan, relation: Relation, rho: float) -> dict[str, float]:
+    """What of a budget for rows of one owner is for which question, by how its name ends: even parts."""
+    ends = [SIBLINGS]
+    ends += [COUSINS] if asks_for_cousins(plan, relation) else []
+    ends += [ORDER] if asks_for_order(plan, relation) else []
+    if len(ends) == 1 or not rho:
+        return dict.fromkeys(ends, 0.0) | {SIBLINGS: rho}
+    return dict(zip(ends, split(rho, [1.0] * len(ends)), strict=True))
 
 
 @once

@@ -7,7 +7,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from dpweave import chosen
-from dpweave.budget.tasks import SIBLINGS
+from dpweave.budget.tasks import COUSINS, ORDER, SIBLINGS
 from dpweave.plan.compiled import DEFAULT_METHOD
 from dpweave.privacy.certificate import said_of_sizes
 from dpweave.schema.domain import parse_newcomer, parse_repetition
@@ -159,6 +159,14 @@ def _budget_lines(e: Explanation) -> Iterable[tuple[str, float, float, list[floa
             yield task_words(s), s.rho, s.share, [] if s.sigma is None else [s.sigma]
 
 
+OF_UNITS = {
+    SIBLINGS: "rows of {table} with one {key}",
+    COUSINS: "rows of {table} of one unit, over each {key}",
+    ORDER: "order of rows of {table} with one {key}",
+}
+"""Questions on rows of one owner as a whole, by how their names end."""
+
+
 def task_words(s: Spending) -> str:
     """Name a task as a person would: size of visits, links of visits.patient_id."""
     words = {
@@ -168,9 +176,10 @@ def task_words(s: Spending) -> str:
         "tables": "columns of",
         "links": "links of",
     }
-    again, led, common = parse_repetition(s.item), parse_newcomer(s.item), s.item.removesuffix(SIBLINGS)
-    if common != s.item:
-        return f"rows of {s.table} with one {common}"
+    again, led = parse_repetition(s.item), parse_newcomer(s.item)
+    key, _, end = s.item.partition(":")
+    if f":{end}" in OF_UNITS and s.group == "links":
+        return OF_UNITS[f":{end}"].format(table=s.table, key=key)
     name = f"{words[s.group]} {s.table}" + (f".{s.item}" if s.item else "")
     if led:
         return f"popularity of where {s.table}.{led} leads"

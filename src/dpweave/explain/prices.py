@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from dpweave import chosen
 from dpweave.budget.allocation import Allocation, declared_costs
 from dpweave.budget.priorities import many, moved
-from dpweave.budget.tasks import ORDER, SIBLINGS, Task, is_category, task_view, touched
-from dpweave.budget.ways_of_counting import for_common_and_order, table_way
+from dpweave.budget.tasks import Task, is_category, task_view, touched
+from dpweave.budget.ways_of_counting import for_units, table_way
 from dpweave.measure.question import Way
 from dpweave.plan.compiled import once
 from dpweave.plan.explanation import Learned, Spending
@@ -67,16 +67,13 @@ def spendings(plan: Plan, allocation: Allocation) -> tuple[Spending, ...]:
 
 
 def _split(plan: CompiledPlan, allocation: Allocation, task: Task) -> list[tuple[Task, float]]:
-    """A task with its share, and what of a relation's is for what rows of one owner have in common, and for their
-    order.
-    """
+    """A task with its share, and what of a relation's is for rows of one owner or unit as a whole."""
     own = allocation.siblings.get(task)
     found = [(task, allocation.for_links(task))]
     if own is None:
         return found
-    common, order = for_common_and_order(plan, plan.relation[task.table, task.item], own)
-    parts = [(SIBLINGS, common), *([(ORDER, order)] if order else [])]
-    return [*found, *((replace(task, item=f"{task.item}{name}"), part) for name, part in parts)]
+    parts = for_units(plan, plan.relation[task.table, task.item], own)
+    return [*found, *((replace(task, item=f"{task.item}{end}"), part) for end, part in parts.items())]
 
 
 def _sigma(plan: CompiledPlan, task: Task, rho: float) -> float | None:

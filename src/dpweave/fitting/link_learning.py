@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpweave.budget.tasks import link_task, popularity_task, siblings_task
-from dpweave.budget.ways_of_counting import for_common_and_order, relation_way
+from dpweave.budget.tasks import COUSINS, ORDER, SIBLINGS, cousins_task, link_task, popularity_task, siblings_task
+from dpweave.budget.ways_of_counting import for_units, relation_way
 from dpweave.fitting.order_learning import OrderAsker
-from dpweave.fitting.sibling_learning import learn_siblings
+from dpweave.fitting.sibling_learning import learn_cousins, learn_siblings
 from dpweave.fitting.unit_windows import unit_window
 from dpweave.links.evidence import describe
 from dpweave.links.map_learner import MAP
@@ -144,9 +144,9 @@ class Asker:
         """What there is for rows of one owner as a whole, where it can be asked."""
         return self.siblings.get(link_task(relation), 0.0) if window.has_moments else 0.0
 
-    def _for_units(self, window: CuratorWindow, relation: Relation) -> tuple[float, float]:
-        """What of it is for what these rows have in common, and what for their order."""
-        return for_common_and_order(self.blueprint.plan.compile(), relation, self._in_units(window, relation))
+    def _for_units(self, window: CuratorWindow, relation: Relation) -> dict[str, float]:
+        """What of it is for which question on these rows."""
+        return for_units(self.blueprint.plan.compile(), relation, self._in_units(window, relation))
 
     def ask(self, unlinked: Unlinked, progress: Callable[[str, float], None]) -> None:
         """Ask about the links of a relation; what was answered is in the release."""
@@ -160,18 +160,29 @@ class Asker:
             model.learn(window, problem, rho=rho, rng=deepcopy(unlinked.rng), progress=progress, degrees=degrees)
 
     def ask_for_siblings(self, unlinked: Unlinked) -> None:
-        """Ask what rows of one owner have in common, once it is known which rows go with which owners."""
-        window = _links_window(self.curator, self.blueprint, unlinked.relation, self.longer)
-        rho, _ = self._for_units(window, unlinked.relation)
-        if rho and unlinked.pairs is not None:
-            window = replace(window, name=siblings_task(unlinked.relation).name)
-            learn_siblings(window, unlinked.relation, unlinked.problem, unlinked.pairs, rho=rho)
+        """Ask what rows of one owner have in common, once it is known which rows go with which owners, and then what
+        those of one unit have.
+        """
+        relation = unlinked.relation
+        window = _links_window(self.curator, self.blueprint, relation, self.longer)
+        shares = self._for_units(window, relation)
+        if unlinked.pairs is None:
+            return
+        problem, pairs, above = unlinked.problem, unlinked.pairs, unlinked.above
+        if rho := shares[SIBLINGS]:
+            named = replace(window, name=siblings_task(relation).name)
+            learn_siblings(named, relation, problem, pairs, above, rho=rho)
+        if rho := shares.get(COUSINS, 0.0):
+            named, promise = replace(window, name=cousins_task(relation).name), self.blueprint.plan.promise
+            root = promise.root(relation.table)
+            most = promise.owned_rows(root, relation.table)
+            learn_cousins(named, relation, problem, pairs, above, root, most_rows=most, rho=rho)
 
     def ask_for_order(self, unlinked: Unlinked) -> None:
         """Ask in what order rows of one owner come."""
         window = _links_window(self.curator, self.blueprint, unlinked.relation, self.longer)
         order = OrderOf.of(self.blueprint.plan, unlinked.relation)
-        _, rho = self._for_units(window, unlinked.relation)
+        rho = self._for_units(window, unlinked.relation).get(ORDER, 0.0)
         if order is not None and rho and unlinked.pairs is not None:
             OrderAsker(self.curator, self.blueprint).ask(unlinked, order, rho=rho)
 
@@ -205,13 +216,15 @@ def learn_links(
             if asker is not None and name in asked:
                 asker.ask_for_siblings(unlinked)
                 unlinked.siblings = release.find_moments(siblings_task(relation).name)
+                unlinked.cousins = release.find_moments(cousins_task(relation).name)
                 asker.ask_for_order(unlinked)
                 unlinked.order = order_answers(release, relation)
         measured: tuple[Noisy, ...] = (*release.find(name), *release.find_unit_sums(name))
         said = describe(unlinked.problem, measured, degrees=unlinked.degrees, rng=unlinked.rng)
         found[at] = {"relation": at, **said}
     for at, shared in weaver.siblings.items():
-        found[at]["siblings"] = {"factors": shared.factors, "strongest": round(shared.strongest, 3)}
+        for level, one in zip(("siblings", "cousins"), shared, strict=False):
+            found[at][level] = {"factors": one.factors, "strongest": round(one.strongest, 3)}
     for at, order in weaver.orders.items():
         found[at]["order"] = {"factors": order.factors, "strongest": round(order.strongest, 3)}
     left = [r for r in plan.compile().relations if f"{r.table}.{r.key}" not in found]

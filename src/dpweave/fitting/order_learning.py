@@ -62,6 +62,7 @@ class OrderAsker:
             rho=rho,
             rows=problem.links_measured,
             bound=window.bound(relation.key),
+            above=unlinked.above,
         )
         if asked is not None:
             window.measure_moments(asked, rho=rho)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dpweave.budget.tasks import link_task, order_task, siblings_task
+from dpweave.budget.tasks import cousins_task, link_task, order_task, siblings_task
 from dpweave.links.link_method import Refittable
 from dpweave.links.relation_model import relation_model
 from dpweave.weaving.rows_in_order import OrderAnswers
@@ -49,6 +49,7 @@ class KnownLinks:
             self._progress(f"{relation.table}.{relation.key}", every.index(relation) / len(every))
         name = link_task(relation).name
         unlinked.siblings = self._release.find_moments(siblings_task(relation).name)
+        unlinked.cousins = self._release.find_moments(cousins_task(relation).name)
         unlinked.order = order_answers(self._release, relation)
         measured: tuple[Noisy, ...] = (*self._release.find(name), *self._release.find_unit_sums(name))
         if not measured:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,8 +30,9 @@ class Unlinked:
     """A relation whose turn has come. Whoever knows its links puts them here; else they are made at random.
 
     ``pairs`` are (left, right) row positions of the ``problem``, and ``fit`` is what they were drawn from, if anything.
-    ``siblings`` are measured moments of what rows of one owner have in common, and ``order`` is what was answered about
-    the order in which they come.
+    ``siblings`` are measured moments of what rows of one owner have in common, ``cousins`` of those of one unit, and
+    ``order`` is what was answered about the order in which they come. ``above`` is the unit of each right row, below 0
+    where there is none.
     """
 
     relation: Relation
@@ -41,6 +42,8 @@ class Unlinked:
     pairs: IntArray | None = None
     fit: object = None
     siblings: NoisyMoments | None = None
+    cousins: NoisyMoments | None = None
+    above: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     order: OrderAnswers | None = None
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from dpweave.arrays import running_number
 from dpweave.links.link_fit import LinkFit
 from dpweave.links.row_types import RowTypes
 from dpweave.links.wiring.exchange import Effort, exchange
-from dpweave.links.wiring.exchange_for_siblings import CodedVectors, SiblingMoments, exchange_for_siblings
+from dpweave.links.wiring.exchange_for_siblings import CodedVectors, Levels, SiblingMoments, exchange_for_siblings
 from dpweave.links.wiring.unit_members import Members, Moves, Seekers, choose_members, draw_partners
 from dpweave.links.wiring.wire import wire
 from dpweave.links.wiring.within_groups import UnitGroups, assign_within_groups
@@ -23,6 +23,7 @@ from dpweave.measure.per_unit.sibling_moments import (
     OWNERS_LOOKED_AT,
     Clipped,
     Found,
+    Matrices,
     beyond_noise,
     matrices,
     symmetric_beyond_noise,
@@ -32,14 +33,14 @@ from dpweave.weaving.kept_rules.acyclic_keys import ordered_codes, time_along_li
 from dpweave.weaving.key_targets import alike
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from dpweave.arrays import FloatArray, IntArray
     from dpweave.links.link_method import LinkProblem
     from dpweave.links.wiring.exchange import Exchanges
     from dpweave.links.wiring.unit_members import LogOddsTable
     from dpweave.plan.relations import Relation
-    from dpweave.privacy.window import NoisyMoments, UnitMoments
+    from dpweave.privacy.window import NoisyMoments
     from dpweave.weaving.state import Mask, WeavingState
 
     Fits = Mapping[tuple[str, str], object]
@@ -62,58 +63,172 @@ def shuffle_among_alike(state: WeavingState, relation: Relation) -> None:
     links[rows[np.argsort(kind, kind="stable")]] = links[rows[np.lexsort((by_chance, kind))]]
 
 
-def bring_siblings(state: WeavingState, relation: Relation, noisy: NoisyMoments, *, measured: float) -> Found | None:
-    """Let rows exchange owners as far as noise lets it be seen that rows of one owner have something in common.
+def bring_siblings(
+    state: WeavingState,
+    relation: Relation,
+    siblings: NoisyMoments,
+    cousins: NoisyMoments | None = None,
+    *,
+    measured: float,
+) -> tuple[Found, ...]:
+    """Let rows exchange owners as far as noise lets it be seen that rows of one owner have something in common, and
+    those of one unit, the ``cousins``.
 
     ``measured`` is the number of real rows in the moments. Every owner keeps its number of rows, every row its values.
-    What the clip took from real units is what it would take from the copy's. Returns what real rows of one owner have
-    in common; None without rows.
+    What the clip took from real units is what it would take from the copy's. Returns what real rows have in common,
+    level by level; nothing without rows.
     """
     links = state.links[relation.table, relation.key]
     rows = np.flatnonzero(links >= 0)
     if len(rows) < 2:
-        return None
-    target = relation.target
-    left, right = dict(relation.left), dict(relation.right)
-    own = [(state.seen(relation.table, left[n])[rows], shares) for n, shares in noisy.moments.centres if n in left]
-    theirs = [
-        (state.seen(target, Attribute(right[n].column, right[n].path[1:])), shares)
-        for n, shares in noisy.moments.centres
-        if n in right
-    ]
-    x = CodedVectors.of([c for c, _ in own], [s for _, s in own], len(rows))
-    y = CodedVectors.of([c for c, _ in theirs], [s for _, s in theirs], state.rows[target])
-    counted = np.bincount(links[rows], minlength=state.rows[target])
-    shown = np.minimum(counted, state.plan.promise.bounds[relation.table, relation.key]) / np.maximum(counted, 1)
-    scale = float((shown * counted).sum()) / measured
-    asked = matrices(noisy.moments, noisy.values * scale, len(x.centre))
-    sigma = noisy.sigma * scale
+        return ()
+    levels = [_Level.of_owners(state, relation, rows, siblings, measured=measured)]
+    if cousins is not None:
+        levels.append(_Level.of_units(state, relation, rows, cousins, measured=measured))
     rng = state.rng("siblings", relation.table, relation.key)
+    looks: list[_Look] = []
     for _ in range(_TURNS):
-        now = SiblingMoments.of(x, y, links[rows], shown)
-        clipped = _clipped(state, relation, rows, noisy.moments)
-        lost = matrices(noisy.moments, clipped.lost, len(x.centre))
-        off = math.hypot(sigma, clipped.chance(noisy.moments))  # units are a sample, too
-        siblings = symmetric_beyond_noise(asked.siblings - now.off + lost.siblings, off)
-        owners = beyond_noise(asked.owners - now.off_owners + lost.owners, sigma * noisy.moments.scale)
-        if not siblings.factors and not owners.factors:
+        earlier: Sequence[_Look | None] = looks or [None] * len(levels)
+        looks = [level.look(state, relation, rows, first) for level, first in zip(levels, earlier, strict=True)]
+        each = [
+            (look.aim, level.above, (looks[0].off / look.off) ** 2)
+            for level, look in zip(levels, looks, strict=True)
+            if look.aim is not None
+        ]
+        if not each:
             break
-        moments = now.aiming_at(siblings.matrix, owners.matrix, weight=noisy.moments.scale**-2)
+        alone = len(levels) == 1
+        moments = each[0][0] if alone else Levels(tuple(each))
         links[rows] = exchange_for_siblings(links[rows], (), moments, rng=rng)
-    return symmetric_beyond_noise(asked.siblings + lost.siblings, off)
+    return tuple(look.real for look in looks)
 
 
-def _clipped(state: WeavingState, relation: Relation, rows: IntArray, moments: UnitMoments) -> Clipped:
-    """What the clip would do to the moments of the copy, by what it does to some units."""
-    units, links = state.units(relation.table)[rows], state.links[relation.table, relation.key][rows]
-    every = np.unique(units)
-    some = np.flatnonzero(units <= every[min(len(every), OWNERS_LOOKED_AT) - 1])
-    some = some[np.lexsort((links[some], units[some]))]
-    left, right = dict(relation.left), dict(relation.right)
-    codes = {n: state.seen(relation.table, left[n] if n in left else right[n])[rows[some]] for n, _ in moments.centres}
-    bound = state.plan.promise.bounds[relation.table, relation.key]
-    found = Clipped.of(units[some], links[some], codes, moments, bound=bound)
-    return found.times(len(every) / max(min(len(every), OWNERS_LOOKED_AT), 1))
+class _Look(NamedTuple):
+    """What rows have in common on one level: in the data, how far off numbers may be, and what the copy lacks; and what
+    the copy had before anything was exchanged.
+    """
+
+    real: Found
+    off: float
+    aim: SiblingMoments | None
+    before: Matrices
+
+
+@dataclass(frozen=True)
+class _Level:
+    """Rows with their owners, or with their owners' own: what was measured there."""
+
+    x: CodedVectors
+    y: CodedVectors
+    above: IntArray
+    """The owner on this level of each direct one."""
+    shown: FloatArray
+    noisy: NoisyMoments
+    scale: float
+    """Rows of the copy for each that was asked about."""
+    bound: int
+    """How many rows of one owner were looked at, at most."""
+
+    @classmethod
+    def of_owners(
+        cls, state: WeavingState, relation: Relation, rows: IntArray, noisy: NoisyMoments, *, measured: float
+    ) -> Self:
+        """Rows with their owners."""
+        target, right, centres = relation.target, dict(relation.right), noisy.moments.centres
+        theirs = [(right[n], shares) for n, shares in centres if n in right]
+        y = [state.seen(target, Attribute(a.column, a.path[1:])) for a, _ in theirs]
+        shown, scale = _shown(state, relation, rows, measured)
+        return cls(
+            _vectors(state, relation, rows, noisy),
+            CodedVectors.of(y, [s for _, s in theirs], state.rows[target]),
+            np.arange(state.rows[target]),
+            shown,
+            noisy,
+            scale,
+            state.plan.promise.bounds[relation.table, relation.key],
+        )
+
+    @classmethod
+    def of_units(
+        cls, state: WeavingState, relation: Relation, rows: IntArray, noisy: NoisyMoments, *, measured: float
+    ) -> Self:
+        """Rows with their units; those that belong to none have one of their own that counts for nothing."""
+        promise = state.plan.promise
+        root = promise.root(relation.table)
+        above = state.units(relation.target)
+        above = np.where(above >= 0, above, state.rows[root])
+        by_owner, scale = _shown(state, relation, rows, measured)
+        owner = state.links[relation.table, relation.key][rows]
+        count = np.bincount(above[owner], minlength=state.rows[root] + 1)
+        shown = np.bincount(above[owner], by_owner[owner], minlength=len(count)) / np.maximum(count, 1)
+        shown[-1] = 0.0
+        return cls(
+            _vectors(state, relation, rows, noisy),
+            CodedVectors.of([], [], len(shown)),
+            above,
+            shown,
+            noisy,
+            scale,
+            promise.owned_rows(root, relation.table),
+        )
+
+    def look(self, state: WeavingState, relation: Relation, rows: IntArray, earlier: _Look | None) -> _Look:
+        """Compare the copy with what was measured.
+
+        What stands out of the noise is what the data have beyond the copy as it was before anything was exchanged. Of
+        that the copy lacks what it has not got yet, however little: a threshold for what is left would keep a part of
+        every effect from it.
+        """
+        moments, own = self.noisy.moments, len(self.x.centre)
+        links = state.links[relation.table, relation.key]
+        now = SiblingMoments.of(self.x, self.y, self.above[links[rows]], self.shown)
+        before = Matrices(now.off, now.off_owners) if earlier is None else earlier.before
+        clipped = self._clipped(state, relation, rows)
+        lost = matrices(moments, clipped.lost, own)
+        asked, sigma = matrices(moments, self.noisy.values * self.scale, own), self.noisy.sigma * self.scale
+        off = math.hypot(sigma, clipped.chance(moments))  # units are a sample, too
+        siblings = symmetric_beyond_noise(asked.siblings + lost.siblings - before.siblings, off)
+        owners = beyond_noise(asked.owners + lost.owners - before.owners, sigma * moments.scale)
+        aim = None
+        if siblings.factors or owners.factors:
+            got = now.off - before.siblings
+            missing = (siblings.matrix - got) / _kept(got, lost.siblings)
+            aim = now.aiming_at(missing, owners.matrix - (now.off_owners - before.owners), weight=moments.scale**-2)
+        return _Look(symmetric_beyond_noise(asked.siblings + lost.siblings, off), off, aim, before)
+
+    def _clipped(self, state: WeavingState, relation: Relation, rows: IntArray) -> Clipped:
+        """What the clip would do to the moments of the copy, by what it does to some units."""
+        moments = self.noisy.moments
+        units = state.units(relation.table)[rows]
+        owners = self.above[state.links[relation.table, relation.key][rows]]
+        every = np.unique(units)
+        some = np.flatnonzero(units <= every[min(len(every), OWNERS_LOOKED_AT) - 1])
+        some = some[np.lexsort((owners[some], units[some]))]
+        left, right = dict(relation.left), dict(relation.right)
+        seen = {n: left[n] if n in left else right[n] for n, _ in moments.centres}
+        codes = {n: state.seen(relation.table, a)[rows[some]] for n, a in seen.items()}
+        found = Clipped.of(units[some], owners[some], codes, moments, bound=self.bound)
+        return found.times(len(every) / max(min(len(every), OWNERS_LOOKED_AT), 1))
+
+
+def _kept(got: FloatArray, lost: FloatArray) -> float:
+    """Part that the clip leaves of what rows have ``got`` in common, a half at least: of more, it takes more."""
+    square = float((got * got).sum())
+    return 1.0 if square <= 0 else min(max(1 - float((got * lost).sum()) / square, 0.5), 1.0)
+
+
+def _vectors(state: WeavingState, relation: Relation, rows: IntArray, noisy: NoisyMoments) -> CodedVectors:
+    left = dict(relation.left)
+    own = [(state.seen(relation.table, left[n])[rows], s) for n, s in noisy.moments.centres if n in left]
+    return CodedVectors.of([c for c, _ in own], [s for _, s in own], len(rows))
+
+
+def _shown(state: WeavingState, relation: Relation, rows: IntArray, measured: float) -> tuple[FloatArray, float]:
+    """Share of each owner's rows that bounds show, and how many such rows there are for each of the ``measured``."""
+    links = state.links[relation.table, relation.key][rows]
+    counted = np.bincount(links, minlength=state.rows[relation.target])
+    shown = np.minimum(counted, state.plan.promise.bounds[relation.table, relation.key]) / np.maximum(counted, 1)
+    return shown, float((shown * counted).sum()) / measured
 
 
 def make_room(state: WeavingState, own: Relation, fits: Fits) -> None:

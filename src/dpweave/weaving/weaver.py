@@ -66,8 +66,8 @@ class Weaver:
         self._problems = LinkProblems(blueprint, self._state, self._rows)
         self.fits = dict(fits or {})
         """What is known of the links of each relation, by (table, key)."""
-        self.siblings: dict[str, Found] = {}
-        """What rows of one owner have in common, by relation, where that was asked."""
+        self.siblings: dict[str, tuple[Found, ...]] = {}
+        """What rows of one owner have in common, and those of one unit, by relation, where that was asked."""
         self.orders: dict[str, Found] = {}
         """How rows go together with those before them, by relation, where that was asked."""
         self.repairs: dict[str, int] = {}
@@ -180,11 +180,14 @@ class Weaver:
         rng = self._state.rng("link", relation.table, relation.key)
         names = [relation.key] if relation.joint is None else [relation.joint, relation.key]
         problem, rows = self._problems.problem(relation)
-        learned = siblings = order = None
+        learned = siblings = cousins = order = None
         if problem is not None:
             degrees = self._problems.degrees(relation, problem, rows, rng)
-            yield (unlinked := Unlinked(relation, problem, degrees, rng))
-            siblings, order = unlinked.siblings, unlinked.order
+            unlinked = Unlinked(relation, problem, degrees, rng)
+            if relation.is_owned:
+                unlinked.above = self._state.units(relation.target)
+            yield unlinked
+            siblings, cousins, order = unlinked.siblings, unlinked.cousins, unlinked.order
             if unlinked.fit is not None:
                 self.fits[relation.table, relation.key] = unlinked.fit
             if unlinked.pairs is not None:
@@ -208,9 +211,9 @@ class Weaver:
         if problem is not None and relation.is_owned and relation.kind == "one-to-many":
             shuffle_among_alike(self._state, relation)
         if problem is not None and siblings is not None:
-            found = bring_siblings(self._state, relation, siblings, measured=problem.links_measured)
-            if found is not None:
-                self.siblings[f"{relation.table}.{relation.key}"] = found
+            common = bring_siblings(self._state, relation, siblings, cousins, measured=problem.links_measured)
+            if common:
+                self.siblings[f"{relation.table}.{relation.key}"] = common
         if problem is not None and order is not None:
             found = bring_order(self._state, relation, order, measured=problem.links_measured)
             if found is not None:

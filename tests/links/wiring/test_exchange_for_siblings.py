@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpweave.links.wiring.exchange import Exchanges
-from dpweave.links.wiring.exchange_for_siblings import CodedVectors, SiblingMoments, exchange_for_siblings
+from dpweave.links.wiring.exchange_for_siblings import CodedVectors, Levels, SiblingMoments, exchange_for_siblings
 
 
 def vectors(codes: np.ndarray, shares: list[float]) -> np.ndarray:
@@ -65,6 +65,44 @@ def test_changes_are_those_of_the_definition(seed):
         ends[[pairs.one[i], pairs.two[i]]] = pairs.others[i], pairs.ends[i]
         assert change == pytest.approx(loss(ends) - loss(owner), abs=1e-3)
     after, change = wanted.after(pairs)
+    ends = owner.copy()
+    ends[pairs.one], ends[pairs.two] = pairs.others, pairs.ends
+    assert after.loss == pytest.approx(loss(ends), abs=1e-3)
+    assert change == pytest.approx(loss(ends) - loss(owner), abs=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_changes_on_two_levels_are_those_of_the_definition(seed):
+    """Owners have owners: what an exchange changes for these counts too, and nothing where both have the same."""
+    rng, x, y, owner, shown, coded = problem(seed)
+    above = rng.integers(0, 2, len(shown))
+    none, of_units = np.zeros((2, 0)), CodedVectors.of([], [], 2)
+    direct = SiblingMoments.of(*coded, owner, shown)
+    higher = SiblingMoments.of(coded[0], of_units, above[owner], np.array([1.0, 0.5]))
+    aims = [a + a.T for a in rng.normal(size=(2, *direct.off.shape))]
+    levels = Levels(
+        (
+            (direct.aiming_at(aims[0], np.zeros_like(direct.off_owners), weight=0.3), np.arange(len(shown)), 1.0),
+            (higher.aiming_at(aims[1], np.zeros((0, len(aims[1]))), weight=1.0), above, 0.7),
+        )
+    )
+
+    def loss(ends: np.ndarray) -> float:
+        siblings, owners = (a - b for a, b in zip(moments(x, y, ends, shown), moments(x, y, owner, shown), strict=True))
+        units = [moments(x, none, above[e], np.array([1.0, 0.5]))[0] for e in (ends, owner)]
+        apart = np.square(units[0] - units[1] - aims[1]).sum()
+        return float(np.square(siblings - aims[0]).sum() + 0.3 * np.square(owners).sum() + 0.7 * apart)
+
+    assert levels.loss == pytest.approx(loss(owner))
+    some = rng.permutation(len(owner))
+    half = len(owner) // 2
+    pairs = Exchanges.between(some[:half], some[half : 2 * half], owner)
+    pairs = pairs.some(pairs.ends != pairs.others)
+    for i, change in enumerate(levels.change(pairs)):
+        ends = owner.copy()
+        ends[[pairs.one[i], pairs.two[i]]] = pairs.others[i], pairs.ends[i]
+        assert change == pytest.approx(loss(ends) - loss(owner), abs=1e-3)
+    after, change = levels.after(pairs)
     ends = owner.copy()
     ends[pairs.one], ends[pairs.two] = pairs.others, pairs.ends
     assert after.loss == pytest.approx(loss(ends), abs=1e-3)

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from dpweave.measure.per_unit.sibling_moments import OwnedRows, beyond_noise, matrices, question, symmetric_beyond_noise
+from dpweave.measure.per_unit.sibling_moments import (
+    Clipped,
+    OwnedRows,
+    beyond_noise,
+    matrices,
+    question,
+    symmetric_beyond_noise,
+)
 from dpweave.privacy.unit_sums import require_moments
 from dpweave.privacy.window import UnitMoments
 
@@ -116,3 +125,33 @@ def test_a_clip_is_never_zero():
         assert found is not None
         assert found.clip > 0
         assert found.scale > 0
+
+
+def test_what_a_clip_takes_does_not_depend_on_the_numbers_of_owners():
+    """Orders of a customer may have any numbers: those of another may lie between them."""
+    rng = np.random.default_rng(0)
+    units = np.repeat(np.arange(30), 6)
+    owners = np.repeat(rng.permutation(60), 3)
+    codes = {"a": rng.integers(0, 3, 180)}
+    moments = UnitMoments("o", (("a", (0.3, 0.3, 0.4)),), (), (("a", "a"),), 0.4)
+    found = Clipped.of(units, owners, codes, moments, bound=3)
+    named = np.repeat(np.arange(60), 3)
+    assert found.lost == pytest.approx(Clipped.of(units, named, codes, moments, bound=3).lost)
+    assert np.abs(found.lost).max() > 1
+    fewer = Clipped.of(units, owners, codes, moments, bound=2)
+    kept = np.arange(180) % 3 < 2
+    again = Clipped.of(units[kept], owners[kept], {"a": codes["a"][kept]}, moments, bound=2)
+    assert fewer.lost == pytest.approx(again.lost)
+
+
+def test_vectors_are_those_of_whole_units():
+    """A unit with several owners has the vectors of all of them in one, so that its clip is longer."""
+    alone = owned(4)
+    together = replace(alone, above=np.arange(500) // 10)
+    assert together.unit.tolist() == (np.arange(2000) // 40).tolist()
+    one, many = (question(known, "k", rho=0.1, rows=2000, bound=1000) for known in (alone, together))
+    assert one is not None
+    assert many is not None
+    assert many.clip > 1.5 * one.clip
+    lost = replace(alone, above=np.full(500, -1))
+    assert question(lost, "k", rho=0.1, rows=2000, bound=1000) is None

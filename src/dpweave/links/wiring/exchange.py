@@ -42,6 +42,10 @@ class Exchanges(NamedTuple):
         """Pair up rows that lead to ``ends`` now."""
         return cls(one, two, ends[one], ends[two])
 
+    def between_owners(self, above: IntArray) -> Exchanges:
+        """The same exchanges as ones between those that own the ends; ``above`` says who does."""
+        return Exchanges(self.one, self.two, above[self.ends], above[self.others])
+
     def some(self, which: IntArray | Mask | slice) -> Exchanges:
         """Only these of them."""
         return Exchanges(*(x[which] for x in self))

@@ -140,8 +140,7 @@ class OrderMoments:
 
     def _between(self, some: Exchanges) -> Exchanges:
         """The same exchanges as ones between owners."""
-        owner = self.places.owner
-        return Exchanges(some.one, some.two, owner[some.ends], owner[some.others])
+        return some.between_owners(self.places.owner)
 
     def conflicts(self, some: Exchanges) -> IntArray:
         """A place takes part once, and so do those beside it."""

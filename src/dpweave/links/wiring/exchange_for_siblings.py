@@ -178,6 +178,52 @@ class SiblingMoments:
         return found, found.loss - self.loss
 
 
+@dataclass(frozen=True)
+class Levels:
+    """Rows that have something in common with those of their owner, and with those of its owner.
+
+    Each level has its moments, the owner there of each owner, and a weight.
+    """
+
+    each: tuple[tuple[SiblingMoments, IntArray, float], ...]
+
+    @property
+    def loss(self) -> float:
+        """Sum over levels."""
+        return sum(weight * moments.loss for moments, _, weight in self.each)
+
+    def propose(self, ends: IntArray, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+        """Draw pairs of rows."""
+        return self.each[0][0].propose(ends, rng)
+
+    def change(self, some: Exchanges) -> FloatArray:
+        """Sum over levels on which rows get another owner."""
+        change = np.zeros(len(some.one))
+        for moments, above, weight in self.each:
+            moving = some.between_owners(above)
+            moves = np.flatnonzero(moving.ends != moving.others)
+            change[moves] += weight * moments.change(moving.some(moves))
+        return change
+
+    def conflicts(self, some: Exchanges) -> None:
+        """None, as for one level."""
+        return self.each[0][0].conflicts(some)
+
+    def most(self, some: Exchanges) -> int:
+        """All of them."""
+        return len(some.one)
+
+    def after(self, some: Exchanges) -> tuple[Self, float]:
+        """Level by level."""
+        found = []
+        for moments, above, weight in self.each:
+            moving = some.between_owners(above)
+            changed, _ = moments.after(moving.some(moving.ends != moving.others))
+            found.append((changed, above, weight))
+        after = replace(self, each=tuple(found))
+        return after, after.loss - self.loss
+
+
 def _single(values: FloatArray) -> FloatArray:
     """Numbers of single precision."""
     found: Any = values.astype(np.float32)
@@ -201,7 +247,7 @@ def _dot(a: FloatArray, b: FloatArray) -> FloatArray:
 
 
 def exchange_for_siblings(
-    owner: IntArray, keep: Sequence[Constraint], moments: SiblingMoments, *, rng: np.random.Generator
+    owner: IntArray, keep: Sequence[Constraint], moments: SiblingMoments | Levels, *, rng: np.random.Generator
 ) -> IntArray:
     """Return owners of the rows after exchanges that bring ``moments`` nearer to what they should be.
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpweave import chosen
-from dpweave.measure.per_unit.sibling_moments import OWNERS_LOOKED_AT
+from dpweave.measure.per_unit.sibling_moments import OwnedRows, nth_of_owner
 from dpweave.privacy.unit_sums import MOST_NUMBERS, MOST_WIDTH, unit_vectors
 from dpweave.privacy.window import UnitMoments
 
@@ -58,10 +58,12 @@ def question(
     rho: float,
     rows: float,
     bound: int,
+    above: IntArray | None = None,
 ) -> UnitMoments | None:
     """The moments to ask of about so many real ``rows``, by the table of their ``owner``; None where there are none.
 
-    ``gaps`` are shares of gaps, by the name of their column, where they were counted. Columns with many codes are left
+    ``gaps`` are shares of gaps, by the name of their column, where they were counted, and ``above`` is the unit of each
+    owner, below 0 where there is none; without it each owner is a unit. Columns with many codes are left
     out where there is no room for all.
     """
     shares = known.shares() | dict(gaps)
@@ -83,18 +85,20 @@ def question(
         return None
     named = dict.fromkeys(c for c in known.codes if any(c in pair for pair in asked))
     moments = UnitMoments(owner, tuple((c, shares[c]) for c in named), asked, (), 1.0)
-    some = np.flatnonzero(known.owner < OWNERS_LOOKED_AT)
-    some = some[np.arange(len(some)) - np.searchsorted(known.owner[some], known.owner[some]) < bound]
-    there, codes = known.owner[some], {c: v[some] for c, v in known.codes.items()}
-    found = [np.square(v).sum(axis=1) for v in unit_vectors(there, there, codes, moments, most_rows=bound)]
+    some = OwnedRows(known.codes, {}, known.owner, known.shape, above).some()
+    some = some[nth_of_owner(known.owner[some]) < bound]
+    whose = known.owner[some]
+    unit = whose if above is None else above[whose]
+    codes = {c: v[some] for c, v in known.codes.items()}
+    found = [np.square(v).sum(axis=1) for v in unit_vectors(unit, whose, codes, moments, most_rows=bound)]
     lengths = np.sqrt(np.concatenate([np.zeros(0), *found]))
     lengths = lengths[lengths > chosen.NEXT_TO_NOTHING]
     if not len(lengths):
         return None
     units = rows * len(lengths) / max(len(some), 1)
-    above = math.sqrt(sum(map(len, dict(moments.centres).values())) / (2 * rho))
-    above /= max(chosen.IN_COMMON * units, chosen.NEXT_TO_NOTHING)
-    return replace(moments, clip=float(np.quantile(lengths, 1 - min(above, 1.0))))
+    longer = math.sqrt(sum(map(len, dict(moments.centres).values())) / (2 * rho))
+    longer /= max(chosen.IN_COMMON * units, chosen.NEXT_TO_NOTHING)
+    return replace(moments, clip=float(np.quantile(lengths, 1 - min(longer, 1.0))))
 
 
 def _said(before: str) -> str:

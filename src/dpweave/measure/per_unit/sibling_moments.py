@@ -45,13 +45,27 @@ OWNERS_LOOKED_AT = 2000
 class OwnedRows:
     """Rows of a copy that have owners: codes of their columns, the owner of each, and codes of all owners' columns.
 
-    ``rows`` and ``owners`` name different columns. ``shape`` has the number of codes of each.
+    ``rows`` and ``owners`` name different columns. ``shape`` has the number of codes of each, and ``above`` the unit of
+    each owner, below 0 where there is none; without it each owner is a unit.
     """
 
     rows: Mapping[str, IntArray]
     owners: Mapping[str, IntArray]
     owner: IntArray
     shape: Mapping[str, int]
+    above: IntArray | None = None
+
+    @property
+    def unit(self) -> IntArray:
+        """The unit of each row."""
+        return self.owner if self.above is None else self.above[self.owner]
+
+    def some(self) -> IntArray:
+        """Rows of some units, all of each, by unit and owner: the first units, as their order says nothing."""
+        unit = self.unit
+        first = np.unique(unit[unit >= 0])[:OWNERS_LOOKED_AT]
+        rows = np.flatnonzero((unit >= 0) & (unit <= first[-1])) if len(first) else np.zeros(0, dtype=np.int64)
+        return rows[np.lexsort((self.owner[rows], unit[rows]))]
 
     def shares(self) -> dict[str, tuple[float, ...]]:
         """Share of the rows that have each code, of their own or their owner's."""
@@ -86,7 +100,7 @@ def question(known: OwnedRows, owner: str, *, rho: float, rows: float, bound: in
     scale = math.sqrt(float(np.square(of_owners).mean()) / float(np.square(of_siblings).mean())) or 1.0
     lengths = np.hypot(of_siblings, of_owners / scale)
     lengths = lengths[lengths > chosen.NEXT_TO_NOTHING]  # others add nothing, and no clip may be 0
-    units = rows * len(lengths) / max(int((known.owner < _some(known)).sum()), 1)
+    units = rows * len(lengths) / max(len(known.some()), 1)
     # The last bit of a clip costs as much noise as it saves of what all units have in common.
     above = math.sqrt(size / (2 * rho)) / max(chosen.IN_COMMON * units, chosen.NEXT_TO_NOTHING)
     return replace(moments, clip=float(np.quantile(lengths, 1 - min(above, 1.0))), scale=scale)
@@ -107,38 +121,42 @@ def _narrow(columns: list[str], known: OwnedRows) -> list[str]:
     return [c for c in columns if c in kept]
 
 
-def _some(known: OwnedRows) -> int:
-    """Owners that are looked at to see how long vectors are: the first, as their order says nothing."""
-    owners = max((len(v) for v in known.owners.values()), default=int(known.owner.max(initial=-1)) + 1)
-    return min(owners, OWNERS_LOOKED_AT)
-
-
 def _lengths(known: OwnedRows, moments: UnitMoments, *, bound: int) -> tuple[FloatArray, FloatArray]:
-    r"""Lengths of the vectors of some owners that have rows in the copy, as far as the bound shows them: the part that
+    r"""Lengths of the vectors of some units that have rows in the copy, as far as the bound shows them: the part that
     is about siblings, and the part about owners.
 
     Rows of the copy have nothing in common yet, real ones may. If an owner's own shares differ from those of all by a
     part t of them, n rows bring :math:`n t^2 \lVert\pi\rVert^2` more (:mod:`dpweave.measure.per_unit.centred_counts`).
     """
-    rows = np.flatnonzero(known.owner < _some(known))
-    rows = rows[np.argsort(known.owner[rows], kind="stable")]
-    owner = known.owner[rows]
-    rows = rows[np.arange(len(rows)) - np.searchsorted(owner, owner) < bound]
-    owner = known.owner[rows]
+    rows = known.some()
+    rows = rows[nth_of_owner(known.owner[rows]) < bound]
+    owner, unit = known.owner[rows], known.unit[rows]
     codes = {c: v[rows] for c, v in known.rows.items()} | {c: v[owner] for c, v in known.owners.items()}
     together = moments.at[2]
     squares = [
         (np.square(v[:, together:]).sum(axis=1), np.square(v[:, :together]).sum(axis=1))
-        for v in unit_vectors(owner, owner, codes, moments, most_rows=bound)
+        for v in unit_vectors(unit, owner, codes, moments, most_rows=bound)
     ]
     siblings, owners = (np.concatenate([np.zeros(0), *part]) for part in zip(*squares, strict=True))
     alike = sum(float(np.square(shares).sum()) for name, shares in moments.centres if name in known.rows)
     columns = sum(name in known.rows for name, _ in moments.centres)
-    count = np.unique(owner, return_counts=True)[1]
-    tastes = np.where(count > 1, count, 0) * chosen.TASTE**2 * alike
+    first = np.flatnonzero(np.diff(owner, prepend=-1))
+    count = np.diff(np.append(first, len(owner)))
+    of_units = np.unique(unit[first], return_inverse=True)[1]
+    tastes = np.bincount(of_units, np.where(count > 1, count, 0)) * chosen.TASTE**2 * alike
     return np.sqrt(siblings + tastes**2 / 2), np.sqrt(
         owners * (1 + tastes / max(columns - alike, chosen.NEXT_TO_NOTHING))
     )
+
+
+def nth_of_owner(owner: IntArray) -> IntArray:
+    """Number the rows of each owner from 0; those of one owner lie side by side.
+
+    >>> nth_of_owner(np.array([7, 7, 2, 2, 2])).tolist()
+    [0, 1, 0, 1, 2]
+    """
+    first = np.flatnonzero(np.diff(owner, prepend=-1))
+    return np.arange(len(owner)) - np.repeat(first, np.diff(np.append(first, len(owner))))
 
 
 @dataclass(frozen=True)
@@ -173,10 +191,10 @@ class Clipped:
     def of(
         cls, units: IntArray, owners: IntArray, codes: Mapping[str, IntArray], moments: UnitMoments, *, bound: int
     ) -> Clipped:
-        """A row is of unit ``units[i]`` and owner ``owners[i]``, both ascending, of whose rows the ``bound`` shows the
-        first.
+        """A row is of unit ``units[i]``, ascending, and owner ``owners[i]``, ascending within each unit, of whose rows
+        the ``bound`` shows the first.
         """
-        rows = np.flatnonzero(np.arange(len(owners)) - np.searchsorted(owners, owners) < bound)
+        rows = np.flatnonzero(nth_of_owner(owners) < bound)
         shown = {c: v[rows] for c, v in codes.items()}
         lost, squares, together = np.zeros(len(moments.at[0])), 0.0, moments.at[2]
         for vectors in unit_vectors(units[rows], owners[rows], shown, moments, most_rows=bound):
