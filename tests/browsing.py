@@ -50,7 +50,7 @@ UNREADABLE = """
   const back = e => { for (; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor);
     if (c.length < 4 || c[3] > .5) return c; } return [255, 255, 255]; };
   const bad = [];
-  document.querySelectorAll('p,li,td,th,dt,dd,summary,figcaption,h1,h2,h3,h4,code,.badge,.unit,.soft,caption,a,.stamp').forEach(e => {
+  document.querySelectorAll('p,li,td,th,dt,dd,summary,figcaption,h1,h2,h3,h4,code,.badge,.unit,.soft,caption,a,.stamp,.md-copyright').forEach(e => {
     const a = lum(parse(getComputedStyle(e).color)), b = lum(back(e));
     const ratio = (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
     if (ratio < 4.5 && e.textContent.trim() && e.checkVisibility({opacityProperty: true, visibilityProperty: true}))

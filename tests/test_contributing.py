@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests import installed
+
 ROOT = Path(__file__).parent.parent
 PATH = re.compile(r"`((?:src|tests|docs)/[\w./-]+)`")
 PATTERN = re.compile(r"NAME|COMMAND")
@@ -43,6 +45,22 @@ def test_the_workflow_runs_every_version_that_is_supported():
     job = flow["jobs"]["test"]
     assert job["strategy"]["matrix"]["python"][0] == oldest
     assert {"run": "make test"} in job["steps"]
+
+
+def test_the_workflow_installs_both_packages_with_the_lowest_and_the_newest_dependencies():
+    jobs = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text())["jobs"]
+    matrix = jobs["install"]["strategy"]["matrix"]
+    assert matrix["python"] == jobs["test"]["strategy"]["matrix"]["python"]
+    assert sorted(matrix["kind"]) == sorted(installed.KINDS)
+    assert sorted(matrix["resolution"]) == sorted(installed.RESOLUTIONS)
+    (command,) = [s["run"] for s in jobs["install"]["steps"] if "tests.installed" in s.get("run", "")]
+    assert all(f"--{name} ${{{{ matrix.{name} }}}}" in command for name in matrix)
+
+
+def test_every_dependency_says_its_lowest_version():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = [*project["dependencies"], *(d for extra in project["optional-dependencies"].values() for d in extra)]
+    assert [d for d in named if ">=" not in d] == []
 
 
 def test_the_image_holds_what_the_wheel_needs_and_runs_the_command_as_nobody_special():

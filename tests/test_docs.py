@@ -187,6 +187,23 @@ class SilentHandler(SimpleHTTPRequestHandler):
         pass
 
 
+FLAWS = """
+  const bad = [], seen = e => e.checkVisibility({opacityProperty: true, visibilityProperty: true});
+  for (const e of document.querySelectorAll('article :is(p, li, td, dd) a:not(.headerlink)'))
+    if (getComputedStyle(e).textDecorationLine === 'none' && e.parentElement.innerText.trim() !== e.innerText.trim())
+      bad.push('a link by its colour alone: ' + e.outerHTML.slice(0, 80));
+  for (const e of document.querySelectorAll('[role=dialog]')) if (!e.ariaLabel) bad.push('no name: ' + e.outerHTML.slice(0, 80));
+  const names = [...document.querySelectorAll('.md-code__nav')].map(e => e.ariaLabel);
+  if (new Set(names).size !== names.length) bad.push('one name for several: ' + names.join());
+  for (const e of [...document.querySelectorAll('article *')].filter(seen))
+    if (['auto', 'scroll'].includes(getComputedStyle(e).overflowX) && e.scrollWidth > e.clientWidth + 1 && e.tabIndex < 0)
+      bad.push('no key scrolls it: ' + e.outerHTML.slice(0, 80));
+  return bad.slice(0, 5);
+"""  # noqa: E501
+"""What axe found once: links by colour alone, a dialog without a name, many regions of one name, and what scrolls by
+mouse alone."""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("dark", "widths"), [(False, WIDTHS), (True, WIDTHS[:1])], ids=["light", "dark"])
 def test_pages_open_in_a_real_browser_without_errors_or_requests_and_fit(site, served, browser, dark, widths):
@@ -203,6 +220,7 @@ def test_pages_open_in_a_real_browser_without_errors_or_requests_and_fit(site, s
             assert view["text"] > 200, page.name
             assert view["broken"] == 0, page.name
             assert unreadable(browser) == [], page.name
+            assert browser.execute_script(FLAWS) == [], (page.name, width)
             assert (brightness(browser) < 64) == dark, page.name
             assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
             asked = requested(browser)
