@@ -201,6 +201,23 @@ def test_other_sizes_scale_the_number_of_links() -> None:
     assert learn(m_syn=123).pairs.num_rows == 123
 
 
+@pytest.mark.parametrize("kind", ["many-to-many", "one-to-many"])
+def test_who_is_gone_is_no_reason_to_refuse_where_that_is_hidden(kind: str) -> None:
+    _, things, pairs = tables()
+    pairs = pairs if kind == "many-to-many" else pairs.drop_duplicates("person")
+    assert (pairs.thing == things.thing[0]).any()
+    found = learn(pairs=pairs, kind=kind, right=things.iloc[1:], neighbours="entity")
+    assert found.certificate.neighbours == "entity"
+
+
+def test_the_type_that_a_missing_number_gives_a_frame_is_not_released() -> None:
+    people, _, _ = tables()
+    one_missing = people.assign(age=people.age.where(people.person > 0))
+    assert one_missing.age.dtype != people.age.dtype
+    domains = [{str(d) for q in learn(left=left).release.measured for d in q.domains} for left in (people, one_missing)]
+    assert domains[0] == domains[1]
+
+
 people_, things_, pairs_ = tables()
 
 

@@ -12,11 +12,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
+ARRAYS = "large_arrays.py"
+"""The one file outside of the core's folder on whose right work the promise stands as much."""
+
 
 @dataclass(frozen=True)
 class Mutation:
-    """A planted bug: in ``file`` of ``src/dpweave/privacy``, ``old`` becomes ``new``,
-    and one of ``tests`` must fail.
+    """A planted bug: in ``file`` of ``src/dpweave/privacy`` (or of the engines' arrays, by which it goes through rows),
+    ``old`` becomes ``new``, and one of ``tests`` must fail.
     """
 
     name: str
@@ -29,7 +32,7 @@ class Mutation:
     @property
     def path(self) -> Path:
         """Where the file is, below ``src``."""
-        return Path("dpweave", "privacy", self.file)
+        return Path("dpweave", "engines" if self.file == ARRAYS else "privacy", self.file)
 
     def mutated(self) -> str:
         """Text of the file with the bug in it; refused unless ``old`` is there once."""
@@ -76,6 +79,7 @@ ENGINE = f"{COUNTS}::test_duckdb_agrees_with_the_oracle"
 BLANKED = f"{ENGINE}[0-0.6]"
 TOGETHER = "tests/test_shared.py::test_guarantees_add_up_in_the_best_order_and_are_never_said_too_small"
 CERTIFIED = f"{CURATOR}::test_a_certificate_says_what_was_spent_by_whom_and_on_whose_word"
+MOMENTS = "tests/privacy/test_unit_moments.py"
 SUMMED = f"{UNIT_SUMS}::test_engines_agree_with_the_oracle"
 HAIR = f"{UNIT_SUMS}::test_a_hair_is_seen_in_memory_and_in_engines"
 CLIPPED = tuple(
@@ -95,6 +99,7 @@ _promise = _in("promise.py", PROMISE)
 _calculus = _in("sensitivity.py", ENTITY)
 _bounding = _in("bounding.py", BOUNDING)
 _counts = _in("counts.py", COUNTS)
+_arrays = _in(ARRAYS, "tests/engines/test_large_arrays.py")
 _unit_sums = _in("unit_sums.py", *CLIPPED)
 _noise = _in("noise.py", NOISE)
 _selection = _in("selection.py", SELECTION)
@@ -155,8 +160,8 @@ MUTATIONS = (
     ),
     _promise(
         "rows of a unit",
-        "rows *= self.bounds[step]",
-        "rows = max(rows, self.bounds[step])",
+        "math.prod(self.bounds[step]",
+        "max(self.bounds[step]",
         "bounds along a chain of owners are not multiplied",
         SENSITIVITY,
     ),
@@ -862,14 +867,14 @@ MUTATIONS = (
     ),
     _counts(
         "all rows",
-        "return None if there.all() else np.flatnonzero(there)",
+        "return None if all_of([(there, np.equal, True)]) is None else places_of(there)",
         "return None",
         "rows beyond the bound are counted",
     ),
-    _counts(
+    _arrays(
         "rows counted twice",
-        "block = slice(start, min(start + BLOCK_ROWS, rows))",
-        "block = slice(start, min(start + BLOCK_ROWS + 1, rows))",
+        "yield slice(start, min(start + rows, length))",
+        "yield slice(start, min(start + rows + 1, length))",
         "a row at the border of two blocks counts twice",
         f"{COUNTS}::test_cliques_counted_in_blocks_are_those_counted_alone",
     ),
@@ -908,24 +913,30 @@ MUTATIONS = (
         "one row decides under which of two spellings all others are counted",
         "tests/engines/test_collation.py::test_categories_are_told_apart_byte_by_byte",
     ),
-    _counts(
+    _arrays(
         "unit sums of nobody",
-        "unit >= 0 if there is None else (unit >= 0) & there",
-        "unit >= -1 if there is None else (unit >= -1) & there",
+        "return rows_of(0, top)",
+        "return rows_of(-1, top)",
         "rows without a unit are clipped as if they were one",
         SUMMED,
     ),
+    _arrays(
+        "units cut in two",
+        "bisect_right(rows, last, lo=a, key=lambda i, group=group: group[i])",
+        "min(a + ROWS, len(rows))",
+        "rows of one unit that come in two blocks are clipped twice",
+    ),
     _counts(
         "unit sums of the owner",
-        "tuple(k for _, k in chain), shape)",
-        "tuple(k for _, k in chain[:1]), shape)",
+        "unit = self._position(view.base, self._bounding.promise.owning_path(view.base))",
+        "unit = self._position(view.base, self._bounding.promise.owning_path(view.base)[:1])",
         "each order of a customer has a clip of its own",
         SUMMED,
     ),
     _counts(
         "unit sums of rows that lead nowhere",
-        "there = self._present(view.base, *self._needs(view, unit_sum.all_columns))",
-        "there = None",
+        "in_order(unit, self._present(*key[1:]))",
+        "in_order(unit, None)",
         "rows without a link are summed as if they had one",
         SUMMED,
     ),
@@ -1419,16 +1430,30 @@ MUTATIONS = (
     ),
     _curator(
         "unit sums for nothing",
-        "Cost({self.promise.root(view.base): rho}, {})",
-        "Cost({}, {})",
+        "cost = Cost({self.promise.root(view.base): rho}, {})",
+        "cost = Cost({}, {})",
         "unit sums cost nothing",
         ORDER,
     ),
     _curator(
         "unit sums paid by others",
-        "Cost({self.promise.root(view.base): rho}, {})",
-        "Cost({self.promise.protected[-1]: rho}, {})",
+        "cost = Cost({self.promise.root(view.base): rho}, {})",
+        "cost = Cost({self.promise.protected[-1]: rho}, {})",
         "units pay whose rows were not summed",
+    ),
+    _curator(
+        "moments for nothing",
+        "(moments,)), Cost({self.promise.root(view.base): rho}, {}), read",
+        "(moments,)), Cost({}, {}), read",
+        "second moments cost nothing",
+        MOMENTS,
+    ),
+    _curator(
+        "moments paid by others",
+        "(moments,)), Cost({self.promise.root(view.base): rho}, {}), read",
+        "(moments,)), Cost({self.promise.protected[-1]: rho}, {}), read",
+        "units pay whose moments were not summed",
+        MOMENTS,
     ),
     _curator(
         "answers before the charge",

@@ -105,7 +105,7 @@ def test_owning_keys_that_run_in_a_circle():
         )
 
 
-@pytest.mark.parametrize("name", ["#orders.user", "?user", "#", "=user", "@user"])
+@pytest.mark.parametrize("name", ["#orders.user", "?user", "#", "=user", "@user", "<seen.user", "!user"])
 def test_names_of_derived_columns_are_taken(name):
     with pytest.raises(PlanError, match="marks derived columns"):
         make_promise({"users": ((name,), {})}, protect=("users",))

@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 from dpweave.errors import UsageError
 from dpweave.privacy.noise import InsecureNoise, SecureNoise
 from dpweave.privacy.selection import LARGEST_CELLS, LARGEST_COUNT, check_candidates, score, select, sensitivity
-from dpweave.privacy.window import Candidate
+from dpweave.privacy.window import LARGEST_PENALTY, Candidate
 
 weights = st.floats(0, 1000)
 penalties = st.floats(-1e9, 1e9)
@@ -166,3 +166,10 @@ def test_select_draws_each_among_those_that_earlier_draws_leave() -> None:
 def test_select_refuses_impossible_counts(count: int) -> None:
     with pytest.raises(UsageError, match=f"{count} of 3 candidates"):
         select([1.0, 2.0, 3.0], count=count, scale=1.0, noise=InsecureNoise(0))
+
+
+def test_a_penalty_is_as_large_as_clients_are_told_and_no_larger():
+    least, most = (Candidate(("a",), np.zeros(1), penalty=p) for p in (LARGEST_PENALTY, 2 * LARGEST_PENALTY))
+    check_candidates([least], [(1,)])
+    with pytest.raises(UsageError, match="penalty"):
+        check_candidates([most], [(1,)])

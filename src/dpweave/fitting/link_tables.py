@@ -121,7 +121,7 @@ def link(
             source, plan.promise, ledger=book, noise=None if insecure_seed is None else InsecureNoise(insecure_seed)
         )
         with report.step("check keys and bounds"):
-            curator.check(require_targets=True)
+            curator.check(require_targets=neighbours == "record")
         for table in plan.tables:
             for column in table.modelled:
                 curator.set_codec(table.name, column.name, _codec(column))
@@ -412,9 +412,11 @@ def _require_same_kind(name: str, side: str, real: pa.ChunkedArray, synthetic: p
 
 
 def _kind(real: pa.DataType, synthetic: pa.DataType) -> Type:
-    """Return the type of a real column; a data frame has none for one of nulls alone, and is not refused for that."""
-    kind = type_of_arrow(real)
-    return type_of_arrow(synthetic) if kind.kind == "unknown" else kind
+    """Return the type that values of a column are read as: that of the synthetic one, which is public. A real
+    frame's own type would tell of its rows: pandas makes whole numbers floats where one of them is missing.
+    """
+    kind, public = type_of_arrow(real), type_of_arrow(synthetic)
+    return public if kind.kind == "unknown" or {kind.kind, public.kind} <= {*NUMBERS} else kind
 
 
 def _codec(column: ColumnPlan) -> Codec:

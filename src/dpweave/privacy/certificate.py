@@ -99,7 +99,7 @@ def statement(promise: Promise) -> str:
     )
     kept += "".join(
         f" Rows of {t} that lead to {key.target} by {key.name} are not part of that row: which ones they are is hidden,"
-        " what they say is not."
+        " what they say, and whether they name anybody, is not."
         for t in promise.private
         for key in promise.database[t].foreign_keys
         if key.target in promise.protected and promise.is_linking(t, key)

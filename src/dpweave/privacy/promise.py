@@ -99,7 +99,7 @@ class Promise:
     def _check_table(self, name: str) -> None:
         table = self.database[name]
         for column in table.columns:
-            if column.name.startswith(("#", "?", "=", "@")):
+            if column.name.startswith(("#", "?", "=", "@", "<", "!")):
                 raise PlanError(
                     f"column {column.name!r} of {name!r} begins with a sign that marks derived columns; rename it in"
                     " the source"

@@ -206,6 +206,10 @@ class Weighed:
         return self.length > 1
 
 
+LARGEST_PENALTY = 2.0**39
+"""A choice refuses a larger one: its scores would not be exact."""
+
+
 @dataclass(frozen=True)
 class Candidate:
     r"""One option of a private choice: how badly ``prediction`` misses the true counts over ``columns``.

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpweave import chosen
 from dpweave.errors import UsageError
-from dpweave.privacy.window import Candidate, Columns
+from dpweave.privacy.window import LARGEST_PENALTY, Candidate, Columns
 from dpweave.tables.base import Registration, Structure, ask_and_learn
 from dpweave.tables.graphical.graphical_table import GraphicalTable, restore
 from dpweave.tables.session import Asking, graded, learned
@@ -124,7 +124,8 @@ class AIM:
         chosen = allowed[0]
         if len(allowed) > 1:
             candidates = [
-                Candidate(c, predicted[c], weights[c], weights[c] * MEAN_ABSOLUTE * noise[c]) for c in allowed
+                Candidate(c, predicted[c], weights[c], min(weights[c] * MEAN_ABSOLUTE * noise[c], LARGEST_PENALTY))
+                for c in allowed
             ]
             chosen = allowed[session.window.select(candidates, rho=session.purse.take(self.selection * rho))[0]]
         before: FloatArray = predicted[chosen]
