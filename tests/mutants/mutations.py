@@ -154,8 +154,8 @@ MUTATIONS = (
     ),
     _promise(
         "names of derived columns",
-        'startswith(("#", "?", "=", "@"))',
-        'startswith(("#", "?", "="))',
+        'startswith(("#", "?", "=", "@", "<", "!"))',
+        'startswith(("#", "?", "=", "<", "!"))',
         "a column of the user's is taken for a derived one, which moves otherwise",
     ),
     _promise(

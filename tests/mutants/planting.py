@@ -146,9 +146,10 @@ def page(outcomes: list[Outcome]) -> str:
     return f"""# Planted bugs
 
 Would the tests notice if the promise were broken? `make mutants` tries it out. It plants {len(outcomes)} changes in
-the {files} files of the trusted core (`src/dpweave/privacy/`), one at a time and in a copy, and runs the tests that
-should notice. Each change makes noise too small, a charge too low or too late, a bound too loose, a claim too strong,
-or lets something out that was never charged. A change that no test notices fails the run.
+the {files} files of the trusted core (`src/dpweave/privacy/`, and `engines/large_arrays.py`, by which it goes through
+rows), one at a time and in a copy, and runs the tests that should notice. Each change makes noise too small, a charge
+too low or too late, a bound too loose, a claim too strong, or lets something out that was never charged. A change that
+no test notices fails the run.
 
 Last run: {datetime.now(UTC):%Y-%m-%d}, {minutes:.0f} minutes of processor time.
 **{noticed} of {len(outcomes)} were noticed.** The list of changes is `tests/mutants/mutations.py`.

@@ -48,7 +48,10 @@ def without_unseen(
     """Rule out nulls, and values beside those that are listed, where counts of them do not stand out of noise.
 
     Negative counts become none and positive ones stay, so that of what does not occur noise alone would make some.
+    Rows that were made elsewhere stay as they are.
     """
+    if plan.table[name].external is not None:
+        return known
     zeros = []
     for column in plan.table[name].modelled:
         domain, about = column.domain, [onto(m, (column.name,)) for m in answers if column.name in m.columns]

@@ -110,14 +110,16 @@ def proposed_type(column: Column) -> str | None:
 
 
 def proposed_order(table: Table, key: ForeignKey, *, but: Collection[str] = ()) -> str | None:
-    """Return the column by which rows of one owner may come one after the other: a number that tells them apart, or the
-    first date or moment. Of whole numbers nobody knows: a drafted plan orders by one only where a key says so.
+    """Return the column by which rows of one owner may come one after the other: the first date or moment, or a number
+    that tells them apart. Of whole numbers nobody knows: a drafted plan orders by one only where a key says so.
 
     >>> from dpweave.schema.database import Column, ForeignKey, Table, Type
     >>> key, kinds = ForeignKey(("who",), "people", ("id",)), {"who": "integer", "nr": "integer", "came": "date"}
     >>> columns = tuple(Column(name, Type(kind)) for name, kind in kinds.items())
-    >>> [proposed_order(Table("visits", columns, unique, foreign_keys=(key,)), key) for unique in (("who", "nr"), ())]
-    ['nr', 'came']
+    >>> proposed_order(Table("visits", columns, ("who", "nr"), foreign_keys=(key,)), key)
+    'came'
+    >>> proposed_order(Table("visits", columns[:2], ("who", "nr"), foreign_keys=(key,)), key)
+    'nr'
     """
     dates = [c.name for c in table.columns if c.type.kind in ("date", "timestamp")]
     numbers = [c.name for c in table.columns if c.type.kind == "integer"]

@@ -419,7 +419,7 @@ def _bent(raw: FloatArray, wanted: FloatArray, bins: FloatArray) -> FloatArray:
     bins, and in proportion between.
 
     >>> _bent(np.array([0.0, 1.0, 2.0, 10.0]), np.array([5.0, 6.0, 7.0, 8.0]), np.array([5.0, 9.0])).tolist()
-    [5.0, 5.0, 6.0, 8.0]
+    [5.0, 6.0, 7.0, 8.0]
     """
     n = len(raw)
     knots = np.unique(
