@@ -353,6 +353,41 @@ def test_what_somebody_else_writes_meanwhile_is_asked_about(browser, tmp_path):
         assert "max_degree = 4" in (tmp_path / "plan.toml").read_text()
 
 
+def test_a_person_with_files_without_types_says_what_they_hold(browser, tmp_path):
+    folder = tmp_path / "clinic"
+    folder.mkdir()
+    for name, rows in clinic_rows(20).items():
+        heads = {
+            "wards": "id,name,floor",
+            "patients": "id,insurance_id,sex,age",
+            "visits": "id,patient_id,ward_id,came,nights",
+        }
+        lines = [heads[name], *(",".join(map(str, row)) for row in rows)]
+        (folder / f"{name}.csv").write_text("\n".join(lines) + "\n")
+    with opened(browser, str(folder), tmp_path) as (person, server):
+        person.click("[data-table=visits]")
+        person.click("[data-next=columns]")
+        person.sees("says no types")
+        person.fill('[data-at="type visits.nights"]', "int64")
+        person.wait(
+            "[...document.querySelector('[data-at=\"form visits.nights\"]').options].some(o => o.value === 'range')"
+        )
+        declare_range(person, "visits.nights", "0", "14", "15")
+        person.fill('[data-at="type visits.came"]', "date")
+        person.sees("both ends may stay empty")
+        person.go("schema")
+        person.fill('[data-at="order of visits.patient_id"]', "came")
+        person.go("budget")
+        person.click("#help button")
+        person.wait("!document.getElementById('schema').hidden || !document.getElementById('columns').hidden")
+        person.click("#save")
+        person.wait("document.getElementById('saved').textContent === 'saved'")
+        visits = Plan.load(tmp_path / "plan.toml").table["visits"]
+        assert str(visits.column["nights"].column.type) == "int64"
+        assert visits.key["patient_id"].order_by == "came"
+        assert_quiet(browser, server)
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_every_step_fits_every_screen_and_has_no_flaw(browser, tmp_path, dark):
     source = write_clinic(tmp_path / "clinic.sqlite")

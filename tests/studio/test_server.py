@@ -12,7 +12,7 @@ import pytest
 from dpweave.plan.plan import Plan
 from dpweave.studio.outlook import guess_after
 from dpweave.studio.server import studio
-from dpweave.studio.workbench import methods
+from dpweave.studio.workbench import Workbench, methods
 from tests.studio.databases import SECRET, write_clinic
 
 if TYPE_CHECKING:
@@ -200,3 +200,21 @@ def test_rows_of_one_owner_get_an_order_and_lose_it(served, cookie):
     other = next(k for k in state["plan"]["tables"][2]["keys"] if k["name"] == "ward_id")
     assert other["orders"] == []
     assert post(served, cookie, "edit", {"edits": [{"path": path, "value": "came"}]})[0] == 400
+
+
+def test_columns_of_files_without_types_get_types(tmp_path):
+    folder = tmp_path / "clinic"
+    folder.mkdir()
+    (folder / "patients.csv").write_text("id,age,note\n1,40,a\n")
+    bench = Workbench(str(folder), tmp_path / "plan.toml", ledger=tmp_path / "l.jsonl", shown_source="clinic")
+    assert bench.state()["untyped"] == ["patients"]
+    place = ["tables", "patients", "columns", "age"]
+    bench.edit(
+        {"edits": [{"path": [*place, "type"], "value": "int64"}, {"path": [*place, "domain"], "value": "learn"}]}
+    )
+    bench.edit({"edits": [{"path": [*place, "domain"], "value": {"low": 0, "high": 99, "bins": 10}}]})
+    (age,) = (c for c in bench.state()["plan"]["tables"][0]["columns"] if c["name"] == "age")
+    assert (age["type"], age["domain"]["form"]) == ("int64", "range")
+    source = write_clinic(tmp_path / "clinic.sqlite")
+    typed = Workbench(str(source), tmp_path / "other.toml", ledger=tmp_path / "l.jsonl", shown_source="clinic")
+    assert typed.state()["untyped"] == []

@@ -299,7 +299,9 @@ function showColumns() {
   const body = t.role === "public"
     ? el("p", {}, `${t.name} is public and copied as it is. Nothing has to be declared.`)
     : el("ul", {class: "plain card", "aria-label": `Columns of ${t.name}`}, t.columns.map(c => columnOf(t, c)));
-  redraw($("columns-body"), pick, picked(), body, links(t), rules(plan));
+  const untyped = now.state.untyped.includes(t.name) && t.role !== "public"
+    ? el("p", {class: "note"}, `The file of ${t.name} says no types, so every column is text. Say what you know: a number or a date can have a range.`) : null;
+  redraw($("columns-body"), pick, picked(), untyped, body, links(t), rules(plan));
 }
 
 function toLearn(t) {
@@ -332,10 +334,22 @@ function formsOf(c) {
   return [LEARN, LIST, ...ranged, OPAQUE].filter(f => !(c.kind === "boolean" && f === EDGES));
 }
 
+const TYPES = ["text", "int64", "float64", "decimal(12,2)", "boolean", "date", "timestamp", "time"];
+
+// What a column of a file without types is. Its values are said anew then.
+function typeOf(t, c) {
+  if (!now.state.untyped.includes(t.name) || c.in_key) return el("div", {class: "soft"}, c.type);
+  const place = ["tables", t.name, "columns", c.name];
+  const chosen = e => { now.draft = null; change("edit", {edits: [{path: [...place, "type"], value: e.target.value}, {path: [...place, "domain"], value: LEARN},
+    ...(c.placeholder ? [{path: [...place, "placeholder"], value: null}] : [])]}); };
+  return el("div", {}, el("select", {"aria-label": `Type of ${c.name}`, "data-at": `type ${t.name}.${c.name}`, onchange: chosen},
+    [...new Set([c.type, ...TYPES])].map(name => el("option", {value: name, selected: name === c.type}, name))));
+}
+
 function columnOf(t, c) {
   const at = `${t.name}.${c.name}`, form = now.draft?.at === at ? now.draft.form : c.domain.form;
   const place = ["tables", t.name, "columns", c.name];
-  const head = el("div", {}, el("strong", {}, c.name), el("div", {class: "soft"}, c.type),
+  const head = el("div", {}, el("strong", {}, c.name), typeOf(t, c),
     c.in_key ? null : el("label", {class: "soft"}, el("input", {type: "checkbox", checked: c.nullable, "data-at": `null ${at}`, "aria-label": `${c.name} may be null`,
       onchange: e => edit([...place, "nullable"], e.target.checked ? null : false)}), " may be null"));
   if (form === "key") return el("li", {class: "column"}, head, el("div", {class: "soft"}, "Part of a key: made anew, or led by the foreign key."));

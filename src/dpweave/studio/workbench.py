@@ -37,7 +37,7 @@ class Workbench:
     def __init__(self, source: str, plan: Path, *, ledger: Path, shown_source: str) -> None:
         self._source, self._shown_source, self._ledger = source, shown_source, ledger
         with open_source(source) as opened:
-            self._database = opened.name
+            self._database, self._untyped = opened.name, sorted(opened.untyped)
         self._file = PlanFile.open(plan) if plan.exists() else PlanFile(plan, draft_text(source)[1], disk=None)
         self._runner = Runner(Path.cwd())
         self._lock = RLock()
@@ -63,6 +63,7 @@ class Workbench:
                 "source": self._shown_source,
                 "path": path,
                 "plan": plan_view(self._file.plan),
+                "untyped": self._untyped,
                 "text": self._file.text,
                 "saved": self._file.is_saved and conflict is None,
                 "exists": self._file.disk is not None,
