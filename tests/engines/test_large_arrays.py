@@ -5,11 +5,14 @@ from __future__ import annotations
 import resource
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pytest
 
 from dpweave.engines import large_arrays
 from dpweave.engines.large_arrays import all_of, in_order, let_go, picked, places_of, room, taken, together
+from dpweave.engines.opening import open_source
+from dpweave.errors import SourceError
 
 
 @pytest.fixture(params=[1, 7, 64, 1 << 20])
@@ -82,5 +85,14 @@ def test_a_full_disk_is_an_error_and_not_the_end(monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(large_arrays.os, "posix_fallocate", no_room)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(SourceError, match=r"no room .*No space left on device.*TMPDIR"):
         room(1 << 22, np.int64)
+
+
+def test_a_full_disk_under_duckdb_is_a_sentence_of_ours(tmp_path):
+    duckdb.connect(str(tmp_path / "x.duckdb")).execute("CREATE TABLE t AS SELECT hash(range) a FROM range(5000000)")
+    with open_source(tmp_path / "x.duckdb") as source:
+        source.connection.con.execute("SET memory_limit = '20MB'")
+        source.connection.con.execute("SET max_temp_directory_size = '1MB'")
+        with pytest.raises(SourceError, match=r"ran out of memory, or of room .*TMPDIR"):
+            source.materialise(source.table("t"))

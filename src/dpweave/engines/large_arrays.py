@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpweave.errors import SourceError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -29,16 +31,22 @@ BUCKETS = 1 << 16
 
 
 def room(length: int, kind: Any, fill: Any = 0) -> Array:
-    """Return an array full of one number, with a place on disk where it is large. A full disk is an ``OSError``."""
+    """Return an array full of one number, with a place on disk where it is large."""
     size = length * np.dtype(kind).itemsize
     if size <= IN_MEMORY:
         return np.full(length, fill, dtype=kind)
-    with tempfile.TemporaryFile() as file:
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(file.fileno(), 0, size)  # without room, a later write would end the process
-        else:
-            file.truncate(size)
-        out = np.frombuffer(mmap.mmap(file.fileno(), size), dtype=kind)
+    try:
+        with tempfile.TemporaryFile() as file:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, size)  # without room, a later write would end the process
+            else:
+                file.truncate(size)
+            out = np.frombuffer(mmap.mmap(file.fileno(), size), dtype=kind)
+    except OSError as error:
+        raise SourceError(
+            f"codes of rows have no room in the folder for temporary files ({error.strerror}); make room there, or let"
+            " TMPDIR name another folder"
+        ) from None
     if fill != 0:
         for block in blocks(length, out):
             out[block] = fill

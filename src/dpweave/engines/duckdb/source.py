@@ -247,6 +247,8 @@ def reason(error: Exception) -> str | None:
     """Name the kinds of DuckDB errors that a user can do something about."""
     import duckdb
 
+    if isinstance(error, duckdb.IOException) and "no space left" in str(error).lower():
+        return "the folder for temporary files (TMPDIR) is full"
     if isinstance(error, duckdb.IOException):
         return "another program has it open for writing" if "lock" in str(error).lower() else "the file cannot be read"
     if isinstance(error, duckdb.OutOfMemoryException):
