@@ -126,3 +126,48 @@ def test_a_server_that_is_stopped_while_its_catalogue_is_read_is_named(hospital,
     finally:
         server.restart()
     assert [*tmp_path.iterdir()] == []
+
+
+def test_a_server_that_cancels_what_takes_long_is_named(hospital, tmp_path, monkeypatch) -> None:
+    _, url, source = hospital
+    run = source._run
+    limit, sleep = (
+        ("SET SESSION max_statement_time = 0.05", "SELECT SLEEP(9) AS `n`")
+        if source is MySQLSource
+        else ("SET statement_timeout = 50", "SELECT pg_sleep(9) AS n")
+    )
+
+    def too_long(self: Any, query: str, schema: Any) -> Any:
+        if charges(tmp_path):
+            with self.connection.con.cursor() as cursor:
+                cursor.execute(limit)
+            return run(self, sleep, schema)
+        return run(self, query, schema)
+
+    monkeypatch.setattr(source, "_run", too_long)
+    with pytest.raises(SourceError, match="the server cancelled a statement that took too long"):
+        fit(url, tmp_path)
+    assert charges(tmp_path) == 1
+    assert not (tmp_path / "model.dpw").exists()
+
+
+def test_rows_that_change_in_the_middle_end_no_fit(hospital, tmp_path, monkeypatch) -> None:
+    """Rows are stored for the session when they are bounded; what comes, changes or goes later is read or not."""
+    server, url, source = hospital
+    run, changes = source._run, iter(range(4))
+
+    def changing(self: Any, query: str, schema: Any) -> Any:
+        if charges(tmp_path) and (i := next(changes, None)) is not None:
+            server.run(
+                f"DELETE FROM visits WHERE id % 5 = {i}",
+                f"UPDATE patients SET ward = NULL, age = 1000 WHERE id % 7 = {i}",
+                f"INSERT INTO patients VALUES ({1000 + i}, 'new', -1)",
+                f"INSERT INTO visits VALUES ({1000 + i}, {1000 + i}, 99)",
+                url=url,
+            )
+        return run(self, query, schema)
+
+    monkeypatch.setattr(source, "_run", changing)
+    fit(url, tmp_path)
+    assert next(changes, None) is None
+    assert dw.load(tmp_path / "model.dpw").sample(seed=1)["patients"].num_rows > 100
