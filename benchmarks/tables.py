@@ -129,10 +129,10 @@ def ours(mechanism: str, codes: dict[str, np.ndarray], seed: int) -> dict[str, n
                 for c, s in zip(cliques, sigmas, strict=True)
             )
 
-        def select(self, candidates, *, rho, count=1):
+        def select(self, candidates, *, rho, count=1, among=None):
             scores = [selection.score(self.counts(c.columns), c) for c in candidates]
             scale = selection.sensitivity(candidates, [1.0] * len(candidates)) / np.sqrt(2 * rho / count)
-            return selection.select(scores, count=count, scale=float(scale), noise=self.noise)
+            return selection.select(scores, count=count, scale=float(scale), noise=self.noise, among=among)
 
     fitted = table_model(mechanism).fit(
         Wall(),
