@@ -85,6 +85,7 @@ def run(case: Case) -> dict[str, Any]:
     made = made_up(case.seed, most_units=case.most_units, most_rows=10 * case.most_units)
     engine = ENGINES[int(np.random.default_rng([case.seed, int(case.epsilon * 10), case.noise]).integers(len(ENGINES)))]
     out: dict[str, Any] = {"case": case.name, "engine": engine, "tables": len(made.tables), "rows": made.rows}
+    out["units"] = case.most_units
     started, cpu = time.monotonic(), time.process_time()
     step = "write"
     with tempfile.TemporaryDirectory() as folder:
@@ -220,6 +221,8 @@ def write(path: Path, tree: str) -> None:
     good, databases = [r for r in runs if "failed" not in r], {r["case"].split("/")[0] for r in runs}
     sizes = [(t, t["real"] - t["within"]) for r in good for t in r["sizes"].values() if t["sigma"]]
     out_of_band = sum(abs(t["copy"] - t["real"]) > 4 * t["sigma"] + hidden + 5 for t, hidden in sizes)
+    halved = sum(t["copy"] < t["within"] / 2 and 2 * t["sigma"] < t["within"] / 2 for t, _ in sizes)
+    most = max(r["units"] for r in runs)
     ranges = [x for r in good for x in r["ranges"].values()]
     well = [x for x in ranges if x["learned"] == "well"]
     lines = [
@@ -227,8 +230,8 @@ def write(path: Path, tree: str) -> None:
         "",
         f"{len(runs)} runs over {len(databases)} made-up databases that differ in everything at once: tables, sizes,",
         "keys, popularity, tails, dates, codes, nulls. Each goes from draft to evaluation as a new user would",
-        "go: with the drafted plan as it is, and about how many rows there are. Runs by epsilon:",
-        f"{_runs(runs)}.",
+        "go: with the drafted plan as it is, and about how many rows there are. Protected tables have at most",
+        f"{most:,} rows, and other tables {10 * most:,}. Runs by epsilon: {_runs(runs)}.",
         "",
         f"Made by `python -m benchmarks.zoo run` and `write`{f', of the tree at {tree}' if tree else ''}.",
         "",
@@ -237,6 +240,7 @@ def write(path: Path, tree: str) -> None:
         f"| runs that failed | {len(runs) - len(good)} |",
         f"| copies that break a key or a rule | {sum(bool(r['broken']) for r in good)} |",
         f"| sizes out of four standard deviations and what bounds hide | {out_of_band} of {len(sizes)} |",
+        f"| tables with less than half of their rows, where noise is less than a quarter | {halved} of {len(sizes)} |",
         f"| ranges learned well, and of these with less than nine tenths of the values |"
         f" {len(well)} of {len(ranges)}, {sum(x['inside'] < 0.9 for x in well)} |",
         "",
@@ -260,6 +264,14 @@ def write(path: Path, tree: str) -> None:
                 pairs = [_lost(e, word) for r in some for n, e in r["relations"].items() if _said(r, when, n) == word]
                 cells = (f"{when}: {word}", f"{epsilon:g}", len(tables), _right(tables), len(pairs), _right(pairs))
                 lines.append("| " + " | ".join(map(str, cells)) + " |")
+    lines += ["", "At all of these epsilons together, the verdict after the fit:", ""]
+    lines += ["| verdict | tables and relations | of these right |", "|---|---|---|"]
+    for word in ("useful", "noise only"):
+        of_tables = [
+            t["tv"] for r in good for n, t in r["sizes"].items() if t["tv"] is not None and _said(r, "found", n) == word
+        ]
+        of_pairs = [_lost(e, word) for r in good for n, e in r["relations"].items() if _said(r, "found", n) == word]
+        lines.append(f"| {word} | {len(of_tables + of_pairs)} | {_right(of_tables + of_pairs)} |")
     lines += [
         "",
         "What `explain` predicts, against the verdict after the fit: errors within a factor of two, or both",

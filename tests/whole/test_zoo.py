@@ -22,3 +22,14 @@ def test_a_database_that_nobody_tuned_for(seed: int) -> None:
         assert abs(table["copy"] - table["real"]) <= 4 * (table["sigma"] or 0) + hidden + 5, (name, table)
     for column, learned in found["ranges"].items():
         assert learned["learned"] != "well" or learned["inside"] >= 0.9, (column, learned)
+
+
+@pytest.mark.slow
+def test_rows_of_owners_that_are_not_counted_are_there() -> None:
+    """Most items name a second unit and have no place there, so neither they nor their claims are counted. How many
+    items there are is known by degrees of their owners; of claims the counted number alone.
+    """
+    found = run(Case(16, epsilon=4.0, noise=0, most_units=3_000))["sizes"]
+    assert found["claim"]["real"] == 29_971
+    assert found["claim"]["copy"] > found["claim"]["real"] / 2
+    assert abs(found["item"]["copy"] - found["item"]["real"]) < found["item"]["real"] / 4

@@ -203,7 +203,7 @@ def _hidden(model: Model) -> Mapping[tuple[str, str], float]:
     out = {}
     for table, key in model.plan.promise.owning.items():
         seen = model.sizes[table]
-        if seen > 0 and whole[table] > seen:
+        if seen > 0 and whole[table] > seen and model.blueprint.only_total(table, key) is None:
             out[table, key] = 1 - seen / whole[table]
     return out
 

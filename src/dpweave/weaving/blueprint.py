@@ -154,6 +154,20 @@ class Blueprint:
         assert isinstance(domain, Bins)
         return np.array(domain.edges, dtype=np.int64)
 
+    def counted_total(self, table: str, key: str) -> float:
+        """Rows that all owners by a key have at scale 1, where nothing but their counted number is known.
+
+        Counted are those of owners that are counted themselves: where a copy has more owners, there are more.
+        """
+        target = self.plan.compile().table[table].key[key].target
+        return self.sizes[table] * self._grown(table, self.expected_rows(1.0)[target], target)
+
+    def _grown(self, table: str, owners: float, target: str) -> float:
+        """How many times as many owners a copy has as were counted, at least 1. Rows from elsewhere stay as many."""
+        counted = self.whole(target)
+        given = isinstance(self.tables.get(table), ExternalTable)
+        return 1.0 if given or counted <= 0 else min(max(owners / counted, 1.0), MOST_UNSEEN)
+
     def expected_rows(self, scale: float) -> dict[str, float]:
         """About how many rows each table of a woven database has, without weaving it."""
         rows = {name: float(table.num_rows) for name, table in self.public.items()}
@@ -163,6 +177,8 @@ class Blueprint:
             if owning is None or self.plan.table[name].public_rows is not None:
                 continue
             key = self.plan.compile().table[name].key[owning]
+            if key.is_counted and self.only_total(name, owning) is not None:
+                rows[name] *= self._grown(name, rows[key.target] / scale, key.target)
             if not key.is_counted or self.only_total(name, owning) is not None:
                 continue
             drawn = self.pilot_degrees(name)

@@ -147,5 +147,6 @@ class DrawnRows:
             return self._blueprint.agreeing(name, key, degrees, rng)
         if not len(degrees):
             return degrees
-        total = min(state.part_of(target).share(self._blueprint.sizes[name] * self._scale), len(degrees) * most)
+        whole = self._blueprint.counted_total(name, key) * self._scale
+        total = min(state.part_of(target).share(whole), len(degrees) * most)
         return match_total(degrees, total, cap=most, rng=rng)
