@@ -100,7 +100,7 @@ AT_THE_TOP: dict[str, str] = {
     "measure/estimates.py": "MOST_CORRELATED",
     "measure/expected_error.py": "TRIES",
     "measure/per_unit/public_row_sums.py": "MOST_CODES RAREST",
-    "measure/per_unit/sibling_moments.py": "RARE OWNERS_LOOKED_AT",
+    "measure/per_unit/sibling_moments.py": "RARE OWNERS_LOOKED_AT TURNS",
     "model/model.py": "FORMAT SHRINKING SMALL",
     "model/verification.py": "ROUNDING",
     "plan/declared.py": "VERSION",
@@ -134,7 +134,7 @@ AT_THE_TOP: dict[str, str] = {
     "weaving/kept_rules/acyclic_keys.py": "_TRIES",
     "weaving/blueprint.py": "MOST_UNSEEN _PILOT",
     "weaving/parts.py": "PART_VALUES FEW ENOUGH_ROWS PILOT_PARTS",
-    "weaving/unit_composition.py": "_TURNS _EFFORT",
+    "weaving/unit_composition.py": "_EFFORT",
 }
 """Numbers at the top of modules that are no choices: limits on memory, time and what is shown; facts; efforts."""
 

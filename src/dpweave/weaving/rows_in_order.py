@@ -22,7 +22,14 @@ from dpweave.arrays import running_number
 from dpweave.links.wiring.exchange_for_order import OrderMoments, Places, exchange_for_order
 from dpweave.links.wiring.exchange_for_siblings import CodedVectors, SiblingMoments
 from dpweave.measure.per_unit.order_moments import OrderedRows, matrix
-from dpweave.measure.per_unit.sibling_moments import OWNERS_LOOKED_AT, Clipped, Found, beyond_noise
+from dpweave.measure.per_unit.sibling_moments import (
+    OWNERS_LOOKED_AT,
+    TURNS,
+    Clipped,
+    Found,
+    beyond_noise,
+    kept_by_the_clip,
+)
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import Attribute, Bins, Categories, Opaque, earlier, exactly, to_axis
 from dpweave.tables.domains.learned_gaps import Gaps, gap_edges
@@ -146,6 +153,13 @@ def bring_order(state: WeavingState, relation: Relation, answers: OrderAnswers, 
     return _Bringing(state, relation, order, answers, answers.moments, measured).bring()
 
 
+class _Lacking(NamedTuple):
+    """What the data have beyond the copy as it was at first, and what of it the copy lacks yet."""
+
+    real: Found
+    missing: FloatArray
+
+
 class _Bringing:
     """The rows of one relation on their way into an order."""
 
@@ -184,13 +198,16 @@ class _Bringing:
         if self._gaps is not None and time is not None and self._gaps.stand_out(self._steps(owner, time)):
             owner, time = self._dealt(owner, time)
         found = None
-        for _ in range(2):  # after the first turn, the clip would take something else from the copy
+        before: tuple[FloatArray, FloatArray] | None = None
+        for _ in range(TURNS):
             placed, which = self._placed(owner, time)
-            pairs, with_gap = self._missing(placed)
-            found = found or pairs
-            if not pairs.factors and not with_gap.factors:
+            now = self._now(placed)
+            before = before or now
+            lacks = self._lacking(placed, now, before)
+            found = found or lacks[0].real
+            if not any(one.real.factors for one in lacks):
                 break
-            owner, time = self._exchanged(placed, which, time, (pairs, with_gap), kept)
+            owner, time = self._exchanged(placed, which, time, (lacks[0].missing, lacks[1].missing), kept)
         links[self._rows] = owner
         if time is not None:
             exact = np.zeros(len(links), dtype=np.int64)
@@ -231,20 +248,29 @@ class _Bringing:
     def _names(self, of: Mapping[str, object]) -> tuple[str, ...]:
         return tuple(n for n in of if n in self._asked)
 
-    def _missing(self, placed: OrderedRows) -> tuple[Found, Found]:
-        """What of the measured moments the copy lacks beyond noise: of rows and those before, and of both with gaps."""
-        own, before = self._names(placed.own), self._names(placed.before)
-        asked = self._noisy.values * self._scale + self._clipped(placed).lost
-        x, y = self._vectors(placed, own), self._vectors(placed, before)
-        shown, sigma = self._shown[placed.owner], self._noisy.sigma * self._scale
-        moments = self._noisy.moments
-        pairs = matrix(moments, asked, own, before) - _together(x, y, shown)
-        gap = self._names(placed.gap)
-        with_gap = matrix(moments, asked, (*own, *before), gap)
-        if gap:
-            both = self._vectors(placed, (*own, *before))
-            with_gap = with_gap - _together(both, self._vectors(placed, gap), shown)
-        return beyond_noise(pairs, sigma), beyond_noise(with_gap, sigma)
+    def _now(self, placed: OrderedRows) -> tuple[FloatArray, FloatArray]:
+        """Moments of the copy as it is: of rows and those before, and of both with gaps."""
+        own, before, gap = (self._names(x) for x in (placed.own, placed.before, placed.gap))
+        shown, x = self._shown[placed.owner], self._vectors(placed, own)
+        pairs = _together(x, self._vectors(placed, before), shown)
+        both = self._vectors(placed, (*own, *before))
+        return pairs, _together(both, self._vectors(placed, gap), shown) if gap else np.zeros((len(both.centre), 0))
+
+    def _lacking(
+        self, placed: OrderedRows, now: tuple[FloatArray, FloatArray], before: tuple[FloatArray, FloatArray]
+    ) -> tuple[_Lacking, _Lacking]:
+        """What of the measured moments the copy lacks. What stands out of the noise is judged by the copy as it was
+        ``before`` anything was exchanged, as for siblings (:mod:`dpweave.weaving.unit_composition`).
+        """
+        own, earlier, gap = (self._names(x) for x in (placed.own, placed.before, placed.gap))
+        lost, moments, sigma = self._clipped(placed).lost, self._noisy.moments, self._noisy.sigma * self._scale
+        found = []
+        for rows, columns, got, had in zip((own, (*own, *earlier)), (earlier, gap), now, before, strict=True):
+            asked, gone = (matrix(moments, v, rows, columns) for v in (self._noisy.values * self._scale, lost))
+            real = beyond_noise(asked + gone - had, sigma)
+            more = got - had
+            found.append(_Lacking(real, (real.matrix - more) / kept_by_the_clip(more, gone)))
+        return found[0], found[1]
 
     def _clipped(self, placed: OrderedRows) -> Clipped:
         """What the clip would do to the moments of the copy, by what it does to some units."""
@@ -365,7 +391,7 @@ class _Bringing:
         placed: OrderedRows,
         which: IntArray,
         time: FloatArray | None,
-        missing: tuple[Found, Found],
+        missing: tuple[FloatArray, FloatArray],
         kept: SiblingMoments | None,
     ) -> tuple[IntArray, FloatArray | None]:
         """Let rows of one bin, or of one owner where there are no bins, exchange places."""
@@ -387,7 +413,7 @@ class _Bringing:
             now = SiblingMoments.of(x, kept.y, placed.owner, self._shown)
             stay = now.aiming_at(kept.off - now.off, kept.off_owners - now.off_owners, weight=1.0)
         group = placed.owner if self._code is None else self._code[which]
-        moments = OrderMoments.of(x, y, places, group, stay, missing[0].matrix, missing[1].matrix)
+        moments = OrderMoments.of(x, y, places, group, stay, *missing)
         ends = exchange_for_order(moments, rng=self._rng)
         owner = np.empty_like(which)
         owner[which] = placed.owner[ends]

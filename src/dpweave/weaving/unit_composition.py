@@ -21,10 +21,12 @@ from dpweave.links.wiring.wire import wire
 from dpweave.links.wiring.within_groups import UnitGroups, assign_within_groups
 from dpweave.measure.per_unit.sibling_moments import (
     OWNERS_LOOKED_AT,
+    TURNS,
     Clipped,
     Found,
     Matrices,
     beyond_noise,
+    kept_by_the_clip,
     matrices,
     symmetric_beyond_noise,
 )
@@ -45,8 +47,6 @@ if TYPE_CHECKING:
 
     Fits = Mapping[tuple[str, str], object]
 
-_TURNS = 3
-"""How often rows are exchanged for siblings: after a turn, the clip would take something else from the copy."""
 _EFFORT = Effort(rounds=6, patience=0)
 """At most so many rows may leave one unit for want of room."""
 
@@ -87,7 +87,7 @@ def bring_siblings(
         levels.append(_Level.of_units(state, relation, rows, cousins, measured=measured))
     rng = state.rng("siblings", relation.table, relation.key)
     looks: list[_Look] = []
-    for _ in range(_TURNS):
+    for _ in range(TURNS):
         earlier: Sequence[_Look | None] = looks or [None] * len(levels)
         looks = [level.look(state, relation, rows, first) for level, first in zip(levels, earlier, strict=True)]
         each = [
@@ -192,7 +192,7 @@ class _Level:
         aim = None
         if siblings.factors or owners.factors:
             got = now.off - before.siblings
-            missing = (siblings.matrix - got) / _kept(got, lost.siblings)
+            missing = (siblings.matrix - got) / kept_by_the_clip(got, lost.siblings)
             aim = now.aiming_at(missing, owners.matrix - (now.off_owners - before.owners), weight=moments.scale**-2)
         return _Look(symmetric_beyond_noise(asked.siblings + lost.siblings, off), off, aim, before)
 
@@ -209,12 +209,6 @@ class _Level:
         codes = {n: state.seen(relation.table, a)[rows[some]] for n, a in seen.items()}
         found = Clipped.of(units[some], owners[some], codes, moments, bound=self.bound)
         return found.times(len(every) / max(min(len(every), OWNERS_LOOKED_AT), 1))
-
-
-def _kept(got: FloatArray, lost: FloatArray) -> float:
-    """Part that the clip leaves of what rows have ``got`` in common, a half at least: of more, it takes more."""
-    square = float((got * got).sum())
-    return 1.0 if square <= 0 else min(max(1 - float((got * lost).sum()) / square, 0.5), 1.0)
 
 
 def _vectors(state: WeavingState, relation: Relation, rows: IntArray, noisy: NoisyMoments) -> CodedVectors:

@@ -40,6 +40,9 @@ quantile of the law of Tracy and Widom.
 OWNERS_LOOKED_AT = 2000
 """Owners of a copy that are looked at to see how long vectors are: a limit on time. Some hundreds would do."""
 
+TURNS = 3
+"""How often rows are exchanged for moments: after a turn, the clip would take something else from the copy."""
+
 
 @dataclass(frozen=True)
 class OwnedRows:
@@ -211,6 +214,16 @@ class Clipped:
     def times(self, many: float) -> Clipped:
         """The same for so many times as many units."""
         return Clipped(self.lost * many, self.squares * many)
+
+
+def kept_by_the_clip(got: FloatArray, lost: FloatArray) -> float:
+    """Part that the clip leaves of what rows have ``got`` in common, a half at least: of more, it takes more.
+
+    >>> kept_by_the_clip(np.array([4.0]), np.array([1.0])), kept_by_the_clip(np.array([0.0]), np.array([1.0]))
+    (0.75, 1.0)
+    """
+    square = float((got * got).sum())
+    return 1.0 if square <= 0 else min(max(1 - float((got * lost).sum()) / square, 0.5), 1.0)
 
 
 @dataclass(frozen=True)
