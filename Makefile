@@ -48,9 +48,10 @@ bench: $(VENV)/.dev
 mutants: $(VENV)/.dev
 	$(BIN)/python -m tests.mutants
 
-# Kill 2,000 processes over all that writes; whoever goes on must end as if nobody had been killed.
+# Kill 2,000 processes over all that writes; whoever goes on must end as if nobody had been killed. And a crowd of fits.
 faults: $(VENV)/.dev
 	$(BIN)/python -m tests.faults --kills 2000
+	$(BIN)/python -m tests.faults.crowd --fits 100 --models 37
 	$(BIN)/pytest -n 2 tests/faults tests/budget/test_kept_answers.py
 
 # Try 100,000 broken plans, models, ledgers, answers and schemas; fails on any error that is not ours.

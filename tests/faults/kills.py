@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 EPSILON, DELTA, SEED = 3.0, 1e-5, 5
-SHORT = 9
-"""How a process ends that has said that memory is not enough."""
+SHORT, FOREIGN = 9, 17
+"""How a process ends that has said that memory is not enough, and with an error that is not ours."""
 
 
 def fit(folder: Path) -> None:
@@ -81,7 +81,7 @@ def short_of_memory(do: Callable[[Path], object], folder: Path, more: int) -> bo
     """
     sys.stdout.flush()
     if (child := os.fork()) == 0:
-        code = 1
+        code = FOREIGN
         try:
             has = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
             resource.setrlimit(resource.RLIMIT_AS, (has + more, has + more))
@@ -90,17 +90,17 @@ def short_of_memory(do: Callable[[Path], object], folder: Path, more: int) -> bo
                 do(folder)
             code = 0
         except DpweaveError as error:
-            code = SHORT if "memory" in str(error) else 1
-            if code == 1:
+            code = SHORT if "memory" in str(error).lower() else FOREIGN
+            if code == FOREIGN:
                 traceback.print_exc()
         except BaseException:
             traceback.print_exc()
         finally:
             os._exit(code)
     _, status = os.waitpid(child, 0)
-    died = os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS)
-    assert died or os.WEXITSTATUS(status) in (0, SHORT), f"with {more:,} bytes of memory: {status}"
-    return not died and os.WEXITSTATUS(status) == 0
+    ended = os.waitstatus_to_exitcode(status)
+    assert ended != FOREIGN, f"an error that is not ours, with {more:,} bytes of memory"
+    return ended == 0  # other numbers than ours, and signals, are of libraries that ended the process themselves
 
 
 def starving(folder: Path) -> int:
