@@ -128,6 +128,7 @@ def test_rules_and_links_may_change(model: Model) -> None:
     [
         ('protect = ["people", "things"]', 'protect = ["people"]', "protect"),
         ("max_degree = 4", "max_degree = 5", "tables.buys.keys.who.max_degree"),
+        ("max_degree = 4", "max_degree = 4\ndegree_cap = 9", "tables.buys.keys.who.degree_cap"),
         ("bins = 5 } }\n[tables.things]", "bins = 6 } }\n[tables.things]", "tables.people.columns.age.domain"),
         ('"a", "b", "c"', '"a", "b", "d"', "tables.things.columns.kind.domain"),
         ('paid = { type = "text", nullable = false', 'paid = { type = "text"', "tables.buys.columns.paid.column"),

@@ -12,7 +12,11 @@ import pytest
 
 import dpweave as dw
 from dpweave.budget.tasks import Task
+from dpweave.fitting.measured_sizes import known_sizes
 from dpweave.plan.plan import Plan
+from dpweave.privacy.release import Measured, Release
+from dpweave.privacy.window import NoisyMarginal
+from dpweave.schema.domain import View
 
 USERS = 1000
 BOUNDS = {"plays": 800, "visits": 100, "badges": 20, "lines": 5}
@@ -88,6 +92,25 @@ def test_no_table_loses_its_rows_to_what_noise_hides_of_degrees(epsilon):
             assert abs(used - rows) <= band
             if band < rows / 2:
                 assert used > rows / 2
+
+
+def test_there_are_no_fewer_rows_than_a_plan_says_that_owners_have():
+    """Noise in lines may be as large as their number; each visit has two."""
+    release = Release()
+    for name, (rows, sigma) in {
+        "users": (1000, 10.0),
+        "plays": (5000, 100.0),
+        "visits": (4000, 100.0),
+        "badges": (2000, 50.0),
+        "lines": (900, 5000.0),
+    }.items():
+        counted = NoisyMarginal((), np.array(rows), sigma)
+        release.measured.append(Measured(Task("sizes", name).name, View.of_table(name, ()), (), counted))
+    given = arcade_plan().to_dict()
+    given["tables"]["lines"]["keys"]["owner"]["min_degree"] = 2
+    plain, least = (known_sizes(plan.compile(), release, {}) for plan in (arcade_plan(), Plan.from_dict(given)))
+    assert (plain["lines"].rows, least["lines"].rows) == (900, 8000)
+    assert {n: r for n, r in plain.items() if n != "lines"} == {n: r for n, r in least.items() if n != "lines"}
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])

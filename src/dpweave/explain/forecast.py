@@ -95,6 +95,8 @@ def _predicted(plan: CompiledPlan, allocation: Allocation, relation: Relation, *
         )
         if owner.is_single:
             best = 1  # a unique key has no more
+        elif best is not None and owner.planned.degree_cap is not None:
+            best = min(best, owner.planned.degree_cap)
     links = LinkForecast(
         table=relation.table,
         key=relation.key,

@@ -286,8 +286,8 @@ def _advice(
         named = ", ".join(unlearned[:6]) + (f" and {len(unlearned) - 6} more" if len(unlearned) > 6 else "")
         found.append((float(len(unlearned)), f"Declare the domains of {named}: noise hides them."))
     for (table, key), share in hidden.items():
-        if share > chosen.COARSE:
-            bound = plan.promise.bounds[table, key]
+        bound, cap = plan.promise.bounds[table, key], plan.table[table].key[key].degree_cap
+        if share > chosen.COARSE and (cap is None or bound < cap):
             text = (
                 f"Raise max_degree = {bound:,} of {table}.{key}: it hides about {share:.0%} of the rows. What they"
                 " are like is guessed from the others."

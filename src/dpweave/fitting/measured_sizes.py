@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dpweave import chosen
@@ -110,8 +111,11 @@ def known_sizes(plan: CompiledPlan, release: Release, degrees: Mapping[Task, Deg
         out[name], out[key.target] = within_owners(out[name], out[key.target], bound=bound)
     for name in (n for n in out if n in plan.promise.owning):
         own = plan.promise.owning[name]
-        owners = out[plan.table[name].key[own].target]
-        out[name] = modest(out[name], owners, bound=plan.promise.bounds[name, own])
+        owners, bound = out[plan.table[name].key[own].target], plan.promise.bounds[name, own]
+        out[name] = modest(out[name], owners, bound=bound)
+        least = min(plan.table[name].key[own].planned.min_degree, bound) * owners.used
+        if out[name].sigma > 0 and out[name].rows < least:
+            out[name] = replace(out[name], rows=least)
     return out
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 FREE_OF_PLAN = ("tables", "k", "shares", "constraints", "workloads", "locale")
 FREE_OF_TABLE = ("columns", "keys", "mechanism", "rows", "weight", "namespace", "model_cells")
 FREE_OF_COLUMN = ("placeholder", "locale")
-FREE_OF_KEY = ("method", "weight", "degree_cap", "degree_edges", "acyclic", "min_degree")
+FREE_OF_KEY = ("method", "weight", "degree_edges", "acyclic", "min_degree")
 """What decides how answers are used and not what was asked: fields of a plan, and of its entries."""
 
 
