@@ -418,7 +418,8 @@ class Killer:
                 if not fate.died:
                     assert deed.left(run.folder) == whole, "what is left at the end differs"
                     require_tidy(run, names)
-                    assert not any((run.folder / "tmp").iterdir()), "temporary files are left"
+                    stray = names_in(run.folder / "tmp")
+                    assert not stray, f"temporary files are left: {stray}"
                     break
             except AssertionError as error:
                 raise AssertionError(f"{deed.name}, killed at {died}: {error}; see {run.folder}") from error

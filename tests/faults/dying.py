@@ -7,6 +7,7 @@ at any time at all.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import json
@@ -59,8 +60,10 @@ def forked(do: Callable[[], object], folder: Path, death: Death | None = None) -
         os.close(pipe)
         code = 1
         try:
+            atexit._clear()  # what the parent tidies up when it ends is not ours
             steps = _prepare(folder, death, end)
             do()
+            atexit._run_exitfuncs()  # a process that ends by itself tidies up; os._exit would not
             _say(end, {"steps": {**steps}, "modules": [*sys.modules] if death is None else []})
             code = 0
         except BaseException:
