@@ -202,16 +202,17 @@ def _units(name: str, found: UnitsView) -> str:
         for a in sorted(found.agreements, key=lambda a: -a.measured)
     ]
     made = table(
-        f"What rows of one owner have in common by {name}: how much more often two of them agree than any two do",
+        f"What rows of one owner have in common by {name}, as the question that was asked says it",
         ["column", "copy", "measured", "band"],
         rows,
         numeric=(1, 2, 3),
     )
     common = (
-        '<h4 style="margin:1rem 0 .5rem">What rows of one owner have in common</h4><p class="soft">In percentage'
-        " points of all rows, for each column: 0 is what rows of any owners have. Long vectors of owners are cut where"
-        " they are measured, of the copy's as of the original's, so that figures are a little small on both"
-        f" sides.</p>{made}"
+        '<h4 style="margin:1rem 0 .5rem">What rows of one owner have in common</h4><p class="soft">For each'
+        " column: 0 is what rows of any owners have in common, more is more. Vectors of owners are cut to one length"
+        " where they are measured, the copy's as the original's. So figures are several times smaller than how much"
+        " more often two rows agree: compare the copy with what was measured, and ask dpweave evaluate for the plain"
+        f" share.</p>{made}"
         if rows
         else ""
     )

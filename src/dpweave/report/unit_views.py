@@ -40,7 +40,9 @@ LONG = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 class Agreement(NamedTuple):
-    """How much more often rows of one owner agree on a column than any two: as a share of rows."""
+    """How much rows of one owner have in common in a column, by a clipped question: less than the excess of pairs that
+    agree, in the copy as in what was measured.
+    """
 
     column: str
     copy: float
