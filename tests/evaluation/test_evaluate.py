@@ -29,6 +29,7 @@ from dpweave.evaluation.baselines import (
 )
 from dpweave.evaluation.comparisons import crossings
 from dpweave.evaluation.evaluate import Evaluation, _bins_of, evaluate, resolved
+from dpweave.evaluation.evaluation_page import _block
 from dpweave.evaluation.figures import STAMP
 from dpweave.evaluation.learners import _randomly_wired, closest, entities, features, sdmetrics_metadata, separability
 from dpweave.model.coded_database import encode
@@ -298,11 +299,18 @@ def test_entities_hold_what_they_own() -> None:
 # -- the face ----------------------------------------------------------------------------------------------------------
 
 
+def test_wide_figures_do_not_run_together() -> None:
+    heads = [f"rival {i}" for i in range(5)]
+    _, first, _, cells, _ = _block("errors", heads, [("here", ["0.0687/0.0687"] * 5)])
+    assert (len(cells.split()), len(first), len(cells)) == (5, len(cells), 80)
+
+
 def test_stamped_everywhere(found: Evaluation, tmp_path: Path) -> None:
     text = str(found)
     assert text.startswith(STAMP)
     assert text.endswith(STAMP)
     assert max(len(line) for line in text.splitlines()) <= 80
+    assert "shuffled: the copy with every foreign key permuted" in text
     assert json.loads(found.to_json())["stamp"] == STAMP
     found.to_html(tmp_path / "e.html")
     page = (tmp_path / "e.html").read_text(encoding="utf-8")

@@ -83,6 +83,11 @@ def test_a_folder_that_cannot_be_written_is_wrong(path, monkeypatch):
     assert "nothing can be written" in said(path, "wrong")["folder of the ledger"]
 
 
+def test_an_extra_is_there_only_whole(path, monkeypatch):
+    monkeypatch.setattr("dpweave.explain.doctor.find_spec", lambda module: None if module == "sdmetrics" else True)
+    assert said(path, "note")["extras"].startswith("not installed: evaluate;")
+
+
 def test_free_space_is_said(path):
     assert "GB free" in said(path, "note")["folder of the ledger"]
 

@@ -173,6 +173,10 @@ def test_a_ledger_that_knows_another_run_or_is_not_there_is_said(model, tmp_path
     fitted(tmp_path / "other.jsonl", insecure_seed=4)
     (wrong,) = dw.verify(model, ledger=tmp_path / "other.jsonl").wrong
     assert "knows no run" in wrong
+    whole = (tmp_path / "other.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "short.jsonl").write_text("".join(whole[:3]))
+    (wrong,) = dw.verify(model, ledger=tmp_path / "short.jsonl").wrong
+    assert "name the one that the fit was charged to. If it is that one, it was cut off: it ends at line 3" in wrong
     with pytest.raises(LedgerError, match="No such file"):
         dw.verify(model, ledger=tmp_path / "missing.jsonl")
 

@@ -146,7 +146,21 @@ def test_what_rules_have_cost_is_said() -> None:
     page = render(made, mended)  # type: ignore[arg-type]
     assert "Rows that were mended after drawing" in page
     assert '<td class="n">20</td><td class="n">5 %</td>' in page
-    assert "mended" not in render(made, tables)  # type: ignore[arg-type]
+    other = replace(mended, repairs={str(rule): 20, "staff.boss within its unit": 3})
+    assert '<td class="n">3</td><td class="n">–</td>' in render(made, other)  # type: ignore[arg-type]
+
+
+def test_a_copy_that_was_read_back_says_that_rows_were_changed() -> None:
+    rule = Determined("customers", ("name",), "country")
+    tables = shop(0)
+    made = model(tables, sigma=1.0)
+    said = "cannot be told from a copy that was read back"
+    assert said not in render(made, tables)  # type: ignore[arg-type]
+    made.plan = replace(made.plan, constraints=(rule,))
+    page = render(made, SyntheticDatabase(made.plan.database, tables))  # type: ignore[arg-type]
+    assert (said in page, "were mended" in page) == (True, False)
+    known = SyntheticDatabase(made.plan.database, tables, repairs={str(rule): 0})
+    assert said not in render(made, known)  # type: ignore[arg-type]
 
 
 def test_names_and_values_cannot_break_out() -> None:

@@ -86,20 +86,24 @@ def evaluation_text(e: EvaluationFigures) -> str:
         [],
         [(f"{s.name}: {s.where}", [f"{SHORT.get(n, n)} {number(v)}" for n, v in s.value.items()]) for s in e.scores],
     )
-    lines += [line for n in e.notes for line in wrap(f"note: {n}", 80, subsequent_indent="  ")] + ["", e.stamp]
-    return "\n".join(lines)
+    lines.append("what it is compared with")
+    lines += [line for n, m in MEANING.items() for line in wrap(f"  {SHORT[n]}: {m}", 80, subsequent_indent="    ")]
+    lines += ["", *(line for n in e.notes for line in wrap(f"note: {n}", 80, subsequent_indent="  "))]
+    return "\n".join([*lines, "", e.stamp])
 
 
 def _block(title: str, heads: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
     if not rows:
         return []
     out = [title]
+    width = max(12, *(1 + len(c) for _, cells in rows for c in cells)) if heads else 0
+    indent = " " * max(min(18, 80 - width * len(heads)), 2)
     if heads:
-        out.append(" " * 18 + "".join(f"{h:>12}" for h in heads))
+        out.append(indent + "".join(f"{h:>{width}}" for h in heads))
     for name, cells in rows:
         out.append(f"  {name}" if len(name) <= 78 else f"  {name[:76]}…")
         if heads:
-            out.append(" " * 18 + "".join(f"{c:>12}" for c in cells))
+            out.append(indent + "".join(f"{c:>{width}}" for c in cells))
         else:
             out += [f"      {c}" for c in cells]
     return [*out, ""]

@@ -48,7 +48,7 @@ def scores(
     else:
         out += detection(plan, real, rivals, rng)
         if target is None:
-            notes.append("prediction was not asked for; name a column with target='table.column'")
+            notes.append("prediction was not asked for; name a column: --predict table.column, or target= in Python")
         else:
             out.append(prediction(plan, real, rivals, target, rng))
     if find_spec("sdmetrics") is None:

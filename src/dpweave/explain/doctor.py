@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 PACKAGES = ("dpweave", "opendp", "numpy", "scipy", "pyarrow", "duckdb", "ibis-framework", "filelock")
 EXTRAS = {
-    "postgres": "psycopg",
-    "mysql": "pymysql",
-    "spark": "pyspark",
-    "fake": "faker",
-    "mbi": "mbi",
-    "evaluate": "sklearn",
+    "postgres": ("psycopg",),
+    "mysql": ("pymysql",),
+    "spark": ("pyspark",),
+    "fake": ("faker",),
+    "mbi": ("mbi",),
+    "evaluate": ("sklearn", "sdmetrics", "threadpoolctl"),
 }
-"""What each extra brings, by the module that tells that it is there."""
+"""What each extra brings, by the modules that tell that it is there whole."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def diagnose(*, plan: str | Path | None = None, ledger: str | Path = "ledger.jso
 def _software() -> Iterator[Finding]:
     versions = ", ".join(f"{name} {_version(name)}" for name in PACKAGES)
     yield Finding("note", "versions", f"python {sys.version.split()[0]}, {versions}")
-    missing = [name for name, module in EXTRAS.items() if find_spec(module) is None]
+    missing = [name for name, modules in EXTRAS.items() if not all(find_spec(m) for m in modules)]
     here = [name for name in EXTRAS if name not in missing]
     yield Finding("note", "engines", f"duckdb, sqlite, folders and data frames; extras: {', '.join(here) or 'none'}")
     if missing:

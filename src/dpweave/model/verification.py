@@ -367,13 +367,15 @@ def _compare_ledger(certificate: Certificate, path: Path, found: _Found) -> None
     entries = [e for e in every if e.run == certificate.run]
     own = [event for event in certificate.events if "run" not in event]
     last = max((event["n"] for event in own), default=0)
-    if last > lines:
-        found.wrong.append(f"the ledger was cut off: it ends at line {lines}, and the certificate names line {last}")
-        return
+    short = f"it ends at line {lines}, and the certificate names line {last}" if last > lines else ""
     if not entries:
+        cut = f". If it is that one, it was cut off: {short}" if short else ""
         found.wrong.append(
-            f"the ledger {path} knows no run {certificate.run}; name the one that the fit was charged to"
+            f"the ledger {path} knows no run {certificate.run}; name the one that the fit was charged to{cut}"
         )
+        return
+    if short:
+        found.wrong.append(f"the ledger was cut off: {short}")
         return
     _compare_charges(certificate.database, entries, own, lines, found)
     for run in dict.fromkeys(str(event["run"]) for event in certificate.events if "run" in event):

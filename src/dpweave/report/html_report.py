@@ -242,12 +242,19 @@ def _checks(found: Fidelity) -> str:
 
 
 def _repairs(model: Model, db: Mapping[str, pa.Table]) -> str:
-    """What the rules that the plan declares have cost, where the copy comes straight from a sample and knows."""
+    """What the rules that the plan declares have cost; a copy that was read back does not know, and that is said."""
     repairs: Mapping[str, int] = getattr(db, "repairs", {})
+    rows = {str(rule): db[rule.table].num_rows for rule in model.plan.constraints}
+    if rows.keys() - repairs.keys():
+        return (
+            '<div class="card"><p>The plan declares rules that every row must keep. Rows that were drawn against one'
+            " were changed after drawing, so rules that hold here do not say that the original keeps them. How many"
+            " rows that were cannot be told from a copy that was read back: <code>dpweave sample</code> says it when it"
+            " writes, and <code>dpweave run</code> shows it here.</p></div>"
+        )
     if not repairs:
         return ""
-    rows = {str(rule): db[rule.table].num_rows for rule in model.plan.constraints}
-    lines = [(rule, f"{n:,}", percent(n / max(rows.get(rule, 0), 1))) for rule, n in repairs.items()]
+    lines = [(rule, f"{n:,}", percent(n / max(rows[rule], 1)) if rule in rows else "–") for rule, n in repairs.items()]
     made = table("Rows that were mended after drawing", ["rule", "rows changed", "share"], lines, numeric=(1, 2))
     return (
         '<div class="card"><p>The plan declares rules that every row must keep. Rows that were drawn against one were '
