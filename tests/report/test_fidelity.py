@@ -14,6 +14,7 @@ from dpweave.privacy.release import Measured, Release
 from dpweave.privacy.window import NoisyMarginal, NoisyUnitSum, UnitSum
 from dpweave.report.fidelity import _title, fidelity
 from dpweave.report.noisy_estimates import Distribution, excess, margins
+from dpweave.report.svg_figures import agreement
 from dpweave.schema.domain import Attribute, Bins, View
 from tests.report.worlds import model, shop, shop_plan
 
@@ -204,13 +205,15 @@ def test_the_report_says_what_the_certificate_says() -> None:
     for seed in range(4):
         tables = shop(seed)
         made = model(tables, sigma=15.0, seed=seed)
-        names = {f"{r.table}.{r.key}": dict((*r.left, *r.right)) for r in made.plan.compile().relations}
+        planned = {f"{r.table}.{r.key}": r for r in made.plan.compile().relations}
         shown = {f"{r.table}.{r.key}": r for r in fidelity(made, tables).relations}  # type: ignore[arg-type]
         for e in made.certificate.evidence:
             relation, components = shown[e["relation"]], e["components"]
             assert ("the data support" in e["verdict"]) == (relation.verdict == "learned")
             assert any(c["stands_out"] for c in components) == (relation.verdict == "learned")
-            titles = {n: _title(made, relation.table, a) for n, a in names[e["relation"]].items()}  # type: ignore[arg-type]
+            at = planned[e["relation"]]
+            titles = {n: _title(made, at, a) for n, a in (*at.left, *at.right)}  # type: ignore[arg-type]
+            assert len(set(titles.values())) == len(titles)
             judged = {tuple(titles[n] for n in c["columns"]): c for c in components}
             for pair in relation.pairs:
                 c = judged[pair.left, pair.right]
@@ -293,6 +296,16 @@ def test_the_band_is_two_standard_deviations_of_a_share(size_sigma: float) -> No
         bands.append(d.band)
     assert np.mean(shares, axis=0) == pytest.approx(truth / 1000, abs=0.003)
     assert 2 * np.std(shares, axis=0) == pytest.approx(np.mean(bands, axis=0), rel=0.05)
+
+
+def test_agreement_is_not_claimed_where_the_noise_is_wider_than_the_shares() -> None:
+    def said(sigma: float) -> str:
+        noisy = Estimate(("c",), np.array([700.0, 290.0, 10.0]), sigma)
+        return agreement(Distribution("c", "text", tuple("abc"), False, np.array([70, 29, 1]), noisy, 1000.0, 1.0))
+
+    assert said(1.0) == "3 of 3 values agree with the measurement."
+    assert said(20.0) == "2 of 2 values agree with the measurement. Of 1 more it is too noisy to tell."
+    assert said(2000.0).startswith("Too noisy to tell")
 
 
 def test_a_share_of_nothing_is_not_shown() -> None:

@@ -37,7 +37,8 @@ def tables_section(found: Fidelity) -> str:
         "<p>For every column: the share of rows with each value. Bars are the copy; dots are what was measured through"
         " the noise, and the true share lies within the band around the dot 95 times out of 100. A value agrees where"
         " the gap between bar and dot is no wider than the chance of measuring and of drawing rows makes it 95 times"
-        " out of 100.</p>"
+        " out of 100. Where a band is wider than the share itself, anything agrees, and the measurement is too noisy"
+        " to tell.</p>"
     )
     return intro + LEGEND + "".join(_one_table(t) for t in found.tables)
 
@@ -75,7 +76,7 @@ def _column(d: Distribution) -> str:
     )
     left_out = f" The {drawn} commonest of {d.last:,} values are drawn." if drawn < d.last else ""
     beyond = " Larger numbers do not occur." if d.last < len(d.labels) else ""
-    agreed = "" if d.measured_shares is None else f"{d.agreeing} of {len(d.labels):,} agree with the measurement."
+    agreed = "" if d.measured_shares is None else svg_figures.agreement(d)
     return (
         f'<figure><div class="head"><h4>{escape(d.name)}</h4><span class="unit">{escape(d.kind)}</span></div>'
         f"{svg_figures.plot(d)}<figcaption>{agreed}{left_out}{beyond}</figcaption>{_numbers(d)}</figure>"

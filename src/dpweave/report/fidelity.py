@@ -337,7 +337,7 @@ def _seen(
             continue
         (codes,), _ = _columns(model, coded, relation, [attribute])
         yield Distribution(
-            _title(model, relation.table, attribute),
+            _title(model, relation, attribute),
             f"by {relation.table}",
             labels(codec.column, codec.domain),
             isinstance(codec.domain, Bins),
@@ -384,14 +384,29 @@ def _pairs(
         (a, b), _ = _columns(model, coded, relation, attributes)
         joint = np.bincount(a.astype(np.int64) * shape[1] + b, minlength=shape[0] * shape[1]).reshape(shape)
         words = [labels(codec.column, codec.domain) for codec in codecs]
-        titles = [_title(model, relation.table, x) for x in attributes]
+        titles = [_title(model, relation, x) for x in attributes]
         score, stands_out = judged.get(frozenset((left, right)), (0.0, False))
         copy = joint.astype(np.float64)
         yield Pair(titles[0], titles[1], words[0], words[1], estimate, copy, score, stands_out)
 
 
-def _title(model: Model, base: str, attribute: Attribute) -> str:
-    table = model.plan.promise.graph.walk(base, attribute.path)
+def _title(model: Model, relation: Relation, attribute: Attribute) -> str:
+    """Name a column that the relation sees; where it sees several of that name, say by which keys it is reached."""
+    table = _reached(model, relation, attribute)
+    name = _plain_title(table, attribute)
+    alike = [
+        a
+        for _, a in (*relation.left, *relation.right)
+        if (a.column, _reached(model, relation, a)) == (attribute.column, table)
+    ]
+    return f"{name} (by {', then '.join(attribute.path)})" if len(alike) > 1 and attribute.path else name
+
+
+def _reached(model: Model, relation: Relation, attribute: Attribute) -> str:
+    return model.plan.promise.graph.walk(relation.table, attribute.path)
+
+
+def _plain_title(table: str, attribute: Attribute) -> str:
     counted, key = parse_degree(attribute.column), parse_presence(attribute.column)
     if counted is not None:
         return f"number of {counted[0]} per {table}"

@@ -12,7 +12,7 @@ import numpy as np
 from dpweave import chosen
 
 if TYPE_CHECKING:
-    from dpweave.arrays import FloatArray, IntArray
+    from dpweave.arrays import BoolArray, FloatArray, IntArray
     from dpweave.measure.estimates import Estimate
 
     Margins = tuple[FloatArray, FloatArray]
@@ -75,8 +75,21 @@ class Distribution:
         squares = noise.diagonal() - 2 * p * weight * noise.sum(axis=1) + p**2 * variance
         return np.asarray(2 * np.sqrt(np.maximum(squares, 0.0)) / whole, dtype=np.float64)
 
+    @cached_property
+    def clear(self) -> BoolArray:
+        """Codes of which the measurement says something: the band is no wider than the share it is about."""
+        shares = self.measured_shares
+        if shares is None:
+            return np.zeros(len(self.labels), dtype=np.bool_)
+        return np.asarray(self.band <= np.maximum(np.abs(shares), self.synthetic_shares), dtype=np.bool_)
+
     @property
     def agreeing(self) -> int:
+        """Number of codes on which copy and measurement agree."""
+        return int(self.agree.sum())
+
+    @cached_property
+    def agree(self) -> BoolArray:
         r"""Codes on which copy and measurement agree as well as chance lets them.
 
         A gap may be twice :math:`\sqrt{\sigma^2/N^2 + p(1-p)/n}`: the noise of
@@ -84,10 +97,10 @@ class Distribution:
         """
         shares = self.measured_shares
         if shares is None:
-            return 0
+            return np.zeros(len(self.labels), dtype=np.bool_)
         drawn = self.synthetic_shares * (1 - self.synthetic_shares) / max(int(self.synthetic.sum()), 1)
         allowed = np.sqrt(self.band**2 + 4 * drawn)
-        return int((np.abs(shares - self.synthetic_shares) <= allowed).sum())
+        return np.asarray(np.abs(shares - self.synthetic_shares) <= allowed, dtype=np.bool_)
 
     @property
     def last(self) -> int:

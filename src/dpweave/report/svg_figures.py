@@ -68,6 +68,16 @@ def shown_codes(distribution: Distribution, most: int) -> list[int]:
     return sorted(np.argsort(-weight, kind="stable")[:most].tolist())
 
 
+def agreement(distribution: Distribution) -> str:
+    """Say on how many values copy and measurement agree; where noise is wider than a share, agreeing says nothing."""
+    clear, agree = int(distribution.clear.sum()), int((distribution.agree & distribution.clear).sum())
+    blurred = len(distribution.labels) - clear
+    if not clear:
+        return "Too noisy to tell: the error bands are wider than the shares themselves."
+    words = f"{agree:,} of {clear:,} values agree with the measurement."
+    return f"{words} Of {blurred:,} more it is too noisy to tell." if blurred else words
+
+
 def describe(distribution: Distribution) -> str:
     """Say in words what the plot shows."""
     if not distribution.synthetic.sum():
@@ -80,8 +90,8 @@ def describe(distribution: Distribution) -> str:
     gap = np.abs(shares - distribution.synthetic_shares)
     worst = int(np.argmax(gap))
     return (
-        f"{text} {distribution.agreeing} of {len(distribution.labels)} values agree with the noisy "
-        f"measurement; the largest gap is {100 * gap[worst]:.2g} percentage points, at {distribution.labels[worst]}."
+        f"{text} {agreement(distribution)} "
+        f"The largest gap is {100 * gap[worst]:.2g} percentage points, at {distribution.labels[worst]}."
     )
 
 
