@@ -133,7 +133,7 @@ def test_an_answer_without_a_charge_is_wrong_and_a_charge_without_an_answer_is_s
     events = [model.certificate.events[0], *model.certificate.events]  # as after a crash: paid once more
     found = dw.verify(rewritten(model, events))
     assert found.true
-    assert any(text.startswith("1 charges have no answer") for text in found.unbound)
+    assert any(text.startswith("1 charge has no answer") for text in found.unbound)
 
 
 def test_only_the_ledger_knows_where_the_whole_model_was_written_anew(model, ledger):

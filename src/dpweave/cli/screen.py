@@ -231,7 +231,9 @@ def database_words(name: str, found: DatabaseSummary, delta: float) -> str:
     for r in content["runs"]:
         who = f" by {r['label']}" if r["label"] else ""
         spent = max(r["rho"].values(), default=0.0)
-        lines.append(f"  {r['time'][:16].replace('T', ' ')}  {r['charges']:>4} charges, rho {spent:.4g}{who}"[:80])
-        if most := max(r["reserved"].values(), default=0.0):
-            lines.append(f"    not ended, may spend rho {most:.4g}: {r['run']}")
+        charges = f"{r['charges']:>4} charge{'s' * (r['charges'] != 1)}"
+        lines.append(f"  {r['time'][:16].replace('T', ' ')}  {charges}, rho {spent:.4g}{who}"[:80])
+        if r["reserved"]:
+            more = max(most - r["rho"].get(table, 0.0) for table, most in r["reserved"].items())
+            lines.append(f"    not ended, may spend rho {more:.4g} more: {r['run']}")
     return "\n".join(lines)

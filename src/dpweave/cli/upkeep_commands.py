@@ -10,7 +10,7 @@ import typer
 from dpweave.cli.interruption import interruptible
 from dpweave.cli.options import ForceOption, JsonOption, LedgerOption, ModelArgument, QuietOption, app
 from dpweave.cli.outputs import require_free_file
-from dpweave.cli.screen import check_words, folded, say, say_json
+from dpweave.cli.screen import check_words, folded, say, say_json, verdict_words
 from dpweave.errors import ModelFileError, TargetError
 
 KnownLedgerOption = Annotated[
@@ -39,6 +39,7 @@ def refit(
     from dpweave.fitting.refit import refit as library_refit
     from dpweave.model.model import load
     from dpweave.plan.plan import Plan
+    from dpweave.report.html_report import verdict as judge
 
     require_free_file(out, force=force)
     with interruptible(out):
@@ -46,9 +47,11 @@ def refit(
         better.save(out)
     if as_json:
         lineage = [dict(step) for step in better.lineage]
-        say_json({"model": str(out), "sizes": dict(better.sizes), "lineage": lineage})
+        judged = judge(better).to_dict()
+        say_json({"model": str(out), "sizes": dict(better.sizes), "verdict": judged, "lineage": lineage})
     else:
-        say(f"Wrote {out}. Nothing was spent. Next: dpweave sample {out} -o copy.duckdb", quiet=quiet)
+        wrote = f"Wrote {out}. Nothing was spent. Next: dpweave sample {out} -o copy.duckdb"
+        say(f"{verdict_words(judge(better))}\n{wrote}", quiet=quiet)
 
 
 @app.command()

@@ -123,7 +123,7 @@ def _ledger(path: Path) -> Iterator[Finding]:
     for name, database in summary.databases.items():
         cap = "no cap is set" if database.cap is None else f"the cap is epsilon {database.cap.epsilon:g}"
         hint = "; dpweave ledger FILE --cap-epsilon E sets one" if database.cap is None else ""
-        yield Finding("note", name, f"{len(database.runs)} runs; {cap}{hint}")
+        yield Finding("note", name, f"{len(database.runs)} run{'s' * (len(database.runs) != 1)}; {cap}{hint}")
         for run in database.reserved:
             if is_going(path, run):
                 yield Finding("note", name, f"run {run} is going on")

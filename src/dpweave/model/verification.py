@@ -176,7 +176,12 @@ def _recompute(model: Model, found: _Found) -> None:
     found.require(same, "neighbours, bounds or the rows of a unit are not those of the plan")
     found.checked.append(f"{len(certificate.events)} charges, worked out from {costs.given} answers and the promise")
     if unanswered:
-        found.unbound.append(f"{unanswered} charges have no answer in the release; they count as the certificate says")
+        words = (
+            "1 charge has no answer in the release; it counts"
+            if unanswered == 1
+            else (f"{unanswered} charges have no answer in the release; they count")
+        )
+        found.unbound.append(f"{words} as the certificate says")
     if unweighed:
         found.unbound.append(
             f"{unweighed} choices were made by a version that kept no weights; they count as the certificate says"
