@@ -361,7 +361,9 @@ def test_a_junction_whose_pairs_may_repeat_keeps_how_often_they_do(public: bool)
     assert alike(made) == pytest.approx(alike(source), abs=0.06)
     without = replace(model, blueprint=replace(model.blueprint, repetitions={})).sample(seed=1).to_pandas()
     assert again(without) < 0.15  # chance alone gives far less
-    assert "repeated pairs of attempt.item" in str(plan.explain(epsilon=1.0, delta=1e-5))
+    explained = str(plan.explain(epsilon=1.0, delta=1e-5))
+    assert "repeated pairs of attempt.item" in explained
+    assert "Repeated pairs: how many rows have the same owner" in explained
 
 
 def test_repetition_that_degrees_leave_no_room_for_is_reported() -> None:

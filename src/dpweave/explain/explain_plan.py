@@ -302,19 +302,23 @@ def _find_warnings(
             yield f"delta {delta:g} is above one in the {rows:,} declared rows of {name}; take at most {most:.1g}"
     noise = {(s.group, s.table): s.sigma for s in budget if s.sigma is not None and not s.item}
     seen = {table.name: plan.compile().table[table.name].seen_rows for table in plan.tables}
+    many: dict[tuple[str, bool], list[str]] = {}
     for h in holdings:
         worst = max(noise.get((group, h.table), 0.0) for group in ("sizes", "tables"))
         if h.table != h.unit and h.rows > 1 and worst > chosen.USEFUL * seen[h.table]:
-            where = ""
-            if plan.compile().table[h.table].has_cheap_bound:
-                where = (
-                    " on a server, in links between private rows and in how many rows there are. Elsewhere such a"
-                    " bound costs little, and one that hides next to nothing is best"
-                )
-            yield (
-                f"one row of {h.unit} can own {h.rows:,} rows of {h.table}, and noise there grows in proportion{where};"
-                f" lower max_degree if fewer will do{' and one of these matters' if where else ''}"
+            cheap = plan.compile().table[h.table].has_cheap_bound
+            many.setdefault((h.unit, cheap), []).append(f"{h.rows:,} rows of {h.table}")
+    for (unit, cheap), rows_of in many.items():
+        where = ""
+        if cheap:
+            where = (
+                " on a server, in links between private rows and in how many rows there are. Elsewhere such a"
+                " bound costs little, and one that hides next to nothing is best"
             )
+        yield (
+            f"one row of {unit} can own {', '.join(rows_of)}, and noise there grows in proportion{where};"
+            f" lower max_degree if fewer will do{' and one of these matters' if where else ''}"
+        )
     for table in plan.tables:
         own = plan.promise.owning.get(table.name)
         if own is not None and table.table.is_nullable(table.key[own].key):

@@ -129,6 +129,13 @@ def _budget(e: Explanation) -> str:
     for name, rho, share, sigmas in _budget_lines(e):
         noise = _noise_words(name, sigmas)
         lines.append(f"  {_clip(name, 43):<43} {rho:>9.3g} {share:>7.1%} {noise:>16}")
+    if any(parse_repetition(s.item) for s in e.budget):
+        lines.append(
+            _wrap(
+                "Repeated pairs: how many rows have the same owner and lead to the same row by that key as another row"
+                " does, such as a product that is on an invoice twice."
+            )
+        )
     if any(s.group == "tables" for s in e.budget):
         lines.append(
             _wrap(

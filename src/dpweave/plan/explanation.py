@@ -171,7 +171,7 @@ class Verdict:
 
     def __str__(self) -> str:
         """A table of at most 80 columns, and the advice."""
-        lines = [f"  {'':<38} {'verdict':<10} {'error':>6} {'rows':>20}"]
+        lines = [f"  {'':<38} {'verdict':<10} {'error':>6} {'rows ± 2 sigma':>20}"]
         for j in self.judged:
             size = "" if j.rows is None else _about(j.rows) + (f" ± {_about(j.band)}" if j.band else "")
             name = j.name if len(j.name) <= 38 else j.name[:37] + "…"

@@ -111,7 +111,7 @@ def _verdict(judgement: Verdict) -> str:
         " what the copy shows there is mostly made up.</p>"
     )
     rows = [(j.name, j.word, f"{j.error:.2f}", _size(j), ", ".join(j.unlearned) or "–") for j in judgement.judged]
-    heads = ["table or relation", "verdict", "error", "rows", "domains not learned, or not well"]
+    heads = ["table or relation", "verdict", "error", "rows ± 2 σ", "domains not learned, or not well"]
     judged = table("Verdict on each table and relation", heads, rows, numeric=(2, 3))
     for word, colour in WORDS.items():
         judged = judged.replace(f"<td>{word}</td>", f'<td><span class="badge {colour}">{word}</span></td>')
