@@ -13,11 +13,11 @@ import pytest
 
 from dpweave.errors import UsageError
 from dpweave.model.coded_database import encode, labels
+from dpweave.schema.arrow_codes import encode_table
 from dpweave.schema.arrow_types import arrow_type
 from dpweave.schema.codec import Codec
 from dpweave.schema.database import Column, Database, ForeignKey, Table, Type
 from dpweave.schema.domain import Bins, Categories, Learn, Opaque
-from dpweave.schema.encoding import encode_table
 from dpweave.schema.key_lookup import follow
 from tests.report.worlds import shop, shop_plan
 

@@ -15,7 +15,7 @@ import numpy as np
 from dpweave.evaluation import distances
 from dpweave.evaluation.baselines import HALVES
 from dpweave.evaluation.comparisons import REAL, Score, usable_columns
-from dpweave.schema.encoding import points
+from dpweave.schema.arrow_codes import points
 from dpweave.schema.key_lookup import column_of
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from dpweave.engines.frames.source import as_arrow
 from dpweave.errors import PlanError, SourceError, UsageError, nearest
+from dpweave.schema.arrow_codes import encode_column, is_outside
 from dpweave.schema.arrow_types import arrow_type
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import Learn
-from dpweave.schema.encoding import encode_column, is_outside
 from dpweave.tables.domains.learned_domains import public_domain
 
 if TYPE_CHECKING:

@@ -22,11 +22,11 @@ from dpweave.privacy.curator import Curator
 from dpweave.privacy.noise import InsecureNoise
 from dpweave.privacy.release import certify
 from dpweave.progress import reporter
+from dpweave.schema.arrow_codes import encode_table
 from dpweave.schema.arrow_types import arrow_type, type_of_arrow
 from dpweave.schema.codec import Codec
 from dpweave.schema.database import Column, ForeignKey, Type
 from dpweave.schema.domain import Attribute, Bins, Categories, View, parse_degree
-from dpweave.schema.encoding import encode_table
 from dpweave.tables.domains.learned_domains import public_domain
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Arrow tables as codes and links: the small, engine-free twin of what the wall counts.
 
-Values are coded by :mod:`dpweave.schema.encoding`, and every foreign key becomes the
+Values are coded by :mod:`dpweave.schema.arrow_codes`, and every foreign key becomes the
 position of the row it leads to, or -1.
 """
 
@@ -16,10 +16,10 @@ import numpy as np
 
 from dpweave.engines.stream import Batched, batches_of
 from dpweave.errors import UsageError
+from dpweave.schema.arrow_codes import encode_column
 from dpweave.schema.arrow_types import arrow_schema
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import Bins, Categories, Learn, Opaque, parse_degree, parse_presence
-from dpweave.schema.encoding import encode_column
 from dpweave.schema.gathered import with_gathered
 from dpweave.schema.key_graph import KeyGraph
 from dpweave.schema.key_lookup import column_of, follow

@@ -19,7 +19,7 @@ from dpweave.measure.per_unit.sibling_moments import OWNERS_LOOKED_AT
 from dpweave.model.coded_database import labels
 from dpweave.privacy.unit_sums import unit_vectors
 from dpweave.report.noisy_estimates import Distribution
-from dpweave.schema.encoding import points
+from dpweave.schema.arrow_codes import points
 from dpweave.schema.key_lookup import column_of
 from dpweave.weaving.known_links import order_answers
 from dpweave.weaving.rows_in_order import OrderOf

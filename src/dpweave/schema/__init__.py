@@ -3,7 +3,7 @@
 Lives here:
   - ``database``: tables, columns, types, keys as values. ``key_graph``: how keys hang
     together. ``proposed_keys``: guessed keys.
-  - ``domain``: domains, views and cliques. ``codec``: value to code and back. ``encoding``: the same for Arrow tables.
+  - ``domain``: domains, views and cliques. ``codec``: value to code and back. ``arrow_codes``: the same in Arrow.
   - ``gathered``: columns of public tables that say what public rows which lead there say.
   - ``arrow_types``, ``key_lookup``, ``placeholders``, ``fake_values``, ``degree_buckets``, ``covering``.
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpweave.errors import UsageError
+from dpweave.schema.arrow_codes import whole_array
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import Opaque
-from dpweave.schema.encoding import whole_array
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

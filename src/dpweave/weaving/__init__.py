@@ -5,7 +5,7 @@ Lives here:
   - ``drawn_rows``: rows and degrees. ``link_problems``: what is to be linked. ``known_links``: links from fits.
   - ``key_targets``, ``unit_composition``: where foreign keys lead. ``rows_in_order``: when rows of one owner come.
     ``parts``: large databases.
-  - ``values``: codes become values. ``kept_rules``: the rules of the plan are kept.
+  - ``keys_and_values``: codes become values, keys and an order of rows. ``kept_rules``: the rules of the plan are kept.
 
 Does not live here: anything that asks the rows. Weaving sees a model and a seed, and nothing else.
 

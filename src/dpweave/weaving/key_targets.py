@@ -16,7 +16,7 @@ from dpweave.links.wiring.repeated_pairs import Pairs, Repeated, repeat, without
 from dpweave.links.wiring.within_groups import UnitGroups, assign_within_groups
 from dpweave.schema.domain import Attribute
 from dpweave.schema.placeholders import room
-from dpweave.weaving.values import Values
+from dpweave.weaving.keys_and_values import Values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

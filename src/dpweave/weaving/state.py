@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpweave.schema.arrow_codes import encode_table
 from dpweave.schema.codec import Codec
 from dpweave.schema.domain import Bins, Categories, Opaque, presence
-from dpweave.schema.encoding import encode_table
 from dpweave.weaving.parts import OwnedRows, Part, SharedRows
 
 if TYPE_CHECKING:

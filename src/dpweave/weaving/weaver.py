@@ -22,12 +22,12 @@ from dpweave.weaving.key_targets import (
     repeat_pairs,
     separate,
 )
+from dpweave.weaving.keys_and_values import Values
 from dpweave.weaving.link_problems import LinkProblems, Unlinked
 from dpweave.weaving.parts import EarlierRows
 from dpweave.weaving.rows_in_order import bring_order
 from dpweave.weaving.state import WeavingState
 from dpweave.weaving.unit_composition import bring_siblings, make_room, move_in, shuffle_among_alike
-from dpweave.weaving.values import Values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
