@@ -108,7 +108,9 @@ def _verdict(judgement: Verdict) -> str:
         "<p>How much of what one would ask of this copy rests on evidence. The error is the part of the rows that noise"
         " puts in the wrong place, in the mean over a table's columns, or over pairs of columns across a key: up to"
         f" {chosen.USEFUL:g} is useful, up to {chosen.COARSE:g} coarse, above that noise only:"
-        " what the copy shows there is mostly made up.</p>"
+        " what the copy shows there is mostly made up. It is judged by what was counted, before any row was drawn. What"
+        " columns of one row say together is not part of a table's verdict, nor what rules changed in the rows: for"
+        " these, look at the pictures and the rules below.</p>"
     )
     rows = [(j.name, j.word, f"{j.error:.2f}", _size(j), ", ".join(j.unlearned) or "–") for j in judgement.judged]
     heads = ["table or relation", "verdict", "error", "rows ± 2 σ", "domains not learned, or not well"]
