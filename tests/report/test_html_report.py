@@ -14,11 +14,14 @@ import pytest
 
 import dpweave.report
 from dpweave.errors import TargetError
+from dpweave.measure.estimates import Estimate
 from dpweave.model.synthetic_database import SyntheticDatabase
 from dpweave.plan.entries import KeyPlan, TablePlan
 from dpweave.plan.plan import Plan
 from dpweave.plan.rules import Determined
+from dpweave.report.cards import _pair
 from dpweave.report.html_report import render, report
+from dpweave.report.noisy_estimates import Pair
 from dpweave.schema.database import ForeignKey
 from dpweave.schema.domain import Bins, Categories
 from tests.report.worlds import certificate, column, model, shop
@@ -148,6 +151,16 @@ def test_what_rules_have_cost_is_said() -> None:
     assert '<td class="n">20</td><td class="n">5 %</td>' in page
     other = replace(mended, repairs={str(rule): 20, "staff.boss within its unit": 3})
     assert '<td class="n">3</td><td class="n">–</td>' in render(made, other)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("sigma", "drowned"), [(1.0, False), (100.0, True)])
+def test_noise_beyond_all_links_gets_words_and_no_figures(sigma, drowned) -> None:
+    noisy = Estimate(("x", "y"), np.array([[30.0, 12.0], [8.0, 5.0]]), sigma)
+    drawn = _pair(Pair("a.x", "b.y", ("p", "q"), ("r", "s"), noisy, np.full((2, 2), 12.0)))
+    assert ("is larger than the number of links" in drawn, "points of all links; noise" in drawn) == (
+        drowned,
+        not drowned,
+    )
 
 
 def test_a_copy_that_was_read_back_says_that_rows_were_changed() -> None:

@@ -254,9 +254,13 @@ def _pair(p: Pair) -> str:
         if p.stands_out
         else "Cannot be told from noise."
     )
+    scale = (
+        f"Full colour is ±{100 * most:.2g} points of all links; noise is ±{200 * p.noise:.2g} (2 σ)."
+        if 2 * p.noise <= 1
+        else "Noise (2 σ) is larger than the number of links that was measured."
+    )
     return (
         f'<figure><div class="head"><h4>{escape(p.left)} × {escape(p.right)}</h4></div><div class="maps"><div><span'
         f' class="unit">measured</span>{measured}</div><div><span'
-        f' class="unit">copy</span>{copy}</div></div><figcaption>{verdict} Full colour is ±{100 * most:.2g} points of'
-        f" all links; noise is ±{200 * p.noise:.2g} (2 σ).{drawn}</figcaption></figure>"
+        f' class="unit">copy</span>{copy}</div></div><figcaption>{verdict} {scale}{drawn}</figcaption></figure>'
     )
