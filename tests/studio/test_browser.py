@@ -373,10 +373,33 @@ def test_a_person_with_files_without_types_says_what_they_hold(browser, tmp_path
             "[...document.querySelector('[data-at=\"form visits.nights\"]').options].some(o => o.value === 'range')"
         )
         declare_range(person, "visits.nights", "0", "14", "15")
+        person.fill('[data-at="form visits.came"]', "list")
+        person.sees("give one value at least; until then the plan says: learn it")
+        person.click('[data-at="null visits.nights"]')  # what was begun of another column stays
+        person.wait("!document.querySelector('[data-at=\"null visits.nights\"]').checked")
+        person.sees("give one value at least")
         person.fill('[data-at="type visits.came"]', "date")
         person.sees("both ends may stay empty")
+        person.wait("!document.querySelector('main').innerText.includes('give one value at least')")
         person.go("schema")
         person.fill('[data-at="order of visits.patient_id"]', "came")
+        person.go("budget")
+        person.click("details:has(#warnings) summary")
+        person.sees("risky: visits.patient_id: it may be null")
+        person.go("columns")
+        person.click('[data-at="null visits.patient_id"]')
+        person.go("budget")
+        person.wait("/patient_id/.test(document.querySelector('#warnings').innerText)")
+        person.wait("!document.querySelector('#warnings').innerText.includes('risky: visits.patient_id')")
+        person.click("#undo")  # what is said is of the plan that is shown
+        person.sees("risky: visits.patient_id: it may be null")
+        person.click("#redo")
+        person.wait("!document.querySelector('#warnings').innerText.includes('risky: visits.patient_id')")
+        person.fill("#epsilon", "2")
+        person.sees("At epsilon 2,", "#summary")
+        person.wait("history.state?.epsilon === 2")
+        browser.refresh()
+        person.sees("At epsilon 2,", "#summary")
         person.go("budget")
         person.click("#help button")
         person.wait("!document.getElementById('schema').hidden || !document.getElementById('columns').hidden")
@@ -385,6 +408,7 @@ def test_a_person_with_files_without_types_says_what_they_hold(browser, tmp_path
         visits = Plan.load(tmp_path / "plan.toml").table["visits"]
         assert str(visits.column["nights"].column.type) == "int64"
         assert visits.key["patient_id"].order_by == "came"
+        assert not visits.column["patient_id"].column.nullable
         assert_quiet(browser, server)
 
 

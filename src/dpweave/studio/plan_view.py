@@ -78,6 +78,7 @@ def _column(table: TablePlan, column: ColumnPlan, written: Any) -> dict[str, Any
         "ordered": column.column.type.ordered,
         "nullable": column.column.nullable,
         "in_key": column.name in table.table.key_columns,
+        "leads": column.name not in table.primary_key and any(column.name in k.key.columns for k in table.keys),
         "placeholder": column.placeholder,
         "domain": _domain(column, column.domain, written),
     }

@@ -6,8 +6,8 @@ const $ = id => document.getElementById(id);
 const WORDS = {useful: "good", coarse: "note", "noise only": "bad"};
 const EDGES = "edges", LEARN = "learn", LIST = "list", OPAQUE = "opaque", RANGE = "range";
 const now = {
-  state: null, outlook: null, steps: {}, ledger: null, step: "schema", table: null, picks: [],
-  epsilon: 1, delta: 1e-6, scale: 1, seed: 0, workers: 1, form: "sqlite", asked: 0, busy: false,
+  state: null, outlook: null, steps: {}, ledger: null, step: "schema", table: null, picks: [], drafts: new Map(), paired: "",
+  epsilon: history.state?.epsilon ?? 1, delta: history.state?.delta ?? 1e-6, scale: 1, seed: 0, workers: 1, form: "sqlite", asked: 0, busy: false,
 };
 
 if (location.search) history.replaceState(null, "", "/");
@@ -119,11 +119,14 @@ const edit = (path, value) => change("edit", {edits: [{path, value}]});
 function take(state) {
   const before = now.state?.text;
   now.state = state;
+  if (before !== state.text) now.paired = "";
   const names = state.plan.tables.map(t => t.name);
   if (!names.includes(now.table)) now.table = state.plan.protect[0] ?? names[0];
   now.picks = now.picks.filter(p => table(p.table)?.columns.some(c => c.name === p.column));
   show();
-  if (before !== state.text) predict();
+  if (before === state.text) return;
+  predict();
+  if (now.step === "budget") check();
 }
 
 const table = name => now.state.plan.tables.find(t => t.name === name);
@@ -173,6 +176,7 @@ $("changes").addEventListener("click", () => dialog("What saving would change", 
 
 function go(step) {
   now.step = step;
+  now.paired = "";
   complain("");
   show();
   if (step === "run") refreshRun();
@@ -300,7 +304,7 @@ function showColumns() {
     ? el("p", {}, `${t.name} is public and copied as it is. Nothing has to be declared.`)
     : el("ul", {class: "plain card", "aria-label": `Columns of ${t.name}`}, t.columns.map(c => columnOf(t, c)));
   const untyped = now.state.untyped.includes(t.name) && t.role !== "public"
-    ? el("p", {class: "note"}, `The file of ${t.name} says no types, so every column is text. Say what you know: a number or a date can have a range.`) : null;
+    ? el("p", {class: "note"}, `The file of ${t.name} says no types: a column is text until you say what you know of it; a number or a date can have a range.`) : null;
   redraw($("columns-body"), pick, picked(), untyped, body, links(t), rules(plan));
 }
 
@@ -323,7 +327,7 @@ function links(t) {
   const able = t.keys.filter(k => k.max_degree !== null && !["public", "attribute"].includes(k.role));
   if (!able.length) return null;
   return el("div", {class: "card"}, el("h3", {}, "Bounds"), el("p", {class: "soft"},
-    "How many rows are counted with one row. Rows beyond a bound are left out; a higher bound hides fewer rows and needs more noise in some places."),
+    "How many rows are counted with one row. Rows beyond a bound are left out; a higher bound leaves out fewer rows and needs more noise in some places."),
     able.map(k => el("div", {class: "line"}, el("strong", {}, `${t.name} by ${k.name}: `), bound(t, k))));
 }
 
@@ -340,17 +344,17 @@ const TYPES = ["text", "int64", "float64", "decimal(12,2)", "boolean", "date", "
 function typeOf(t, c) {
   if (!now.state.untyped.includes(t.name) || c.in_key) return el("div", {class: "soft"}, c.type);
   const place = ["tables", t.name, "columns", c.name];
-  const chosen = e => { now.draft = null; change("edit", {edits: [{path: [...place, "type"], value: e.target.value}, {path: [...place, "domain"], value: LEARN},
+  const chosen = e => { now.drafts.delete(`${t.name}.${c.name}`); change("edit", {edits: [{path: [...place, "type"], value: e.target.value}, {path: [...place, "domain"], value: LEARN},
     ...(c.placeholder ? [{path: [...place, "placeholder"], value: null}] : [])]}); };
   return el("div", {}, el("select", {"aria-label": `Type of ${c.name}`, "data-at": `type ${t.name}.${c.name}`, onchange: chosen},
     [...new Set([c.type, ...TYPES])].map(name => el("option", {value: name, selected: name === c.type}, name))));
 }
 
 function columnOf(t, c) {
-  const at = `${t.name}.${c.name}`, form = now.draft?.at === at ? now.draft.form : c.domain.form;
+  const at = `${t.name}.${c.name}`, form = now.drafts.get(at) ?? c.domain.form;
   const place = ["tables", t.name, "columns", c.name];
   const head = el("div", {}, el("strong", {}, c.name), typeOf(t, c),
-    c.in_key ? null : el("label", {class: "soft"}, el("input", {type: "checkbox", checked: c.nullable, "data-at": `null ${at}`, "aria-label": `${c.name} may be null`,
+    c.in_key && !c.leads ? null : el("label", {class: "soft"}, el("input", {type: "checkbox", checked: c.nullable, "data-at": `null ${at}`, "aria-label": `${c.name} may be null`,
       onchange: e => edit([...place, "nullable"], e.target.checked ? null : false)}), " may be null"));
   if (form === "key") return el("li", {class: "column"}, head, el("div", {class: "soft"}, "Part of a key: made anew, or led by the foreign key."));
   const select = el("select", {"aria-label": `Values of ${c.name}`, "data-at": `form ${at}`, onchange: e => formChosen(t, c, e.target.value)},
@@ -363,18 +367,19 @@ function columnOf(t, c) {
 
 function formChosen(t, c, form) {
   const place = ["tables", t.name, "columns", c.name, "domain"];
-  now.draft = null;
+  const at = `${t.name}.${c.name}`;
+  now.drafts.delete(at);
   if (form === LEARN || form === OPAQUE) { edit(place, form); return; }
-  now.draft = {at: `${t.name}.${c.name}`, form};
+  if (form !== c.domain.form) now.drafts.set(at, form);
   show();
 }
-
-const settle = (place, value) => { now.draft = null; return edit(place, value); };
 
 function fields(t, c, form, place) {
   const d = c.domain.form === form ? c.domain : {}, at = `${t.name}.${c.name}`;
   const type = ["date", "time"].includes(c.kind) ? c.kind : c.kind === "timestamp" ? "datetime-local" : "number";
   const numeric = ["integer", "float"].includes(c.kind);
+  const settle = (to, value) => { now.drafts.delete(at); return edit(to, value); };
+  const missing = what => c.domain.form !== form ? el("span", {class: "note"}, `${what}; until then the plan says: ${FORMS[c.domain.form]}`) : null;
   const read = text => text === "" ? null : numeric ? Number(text) : c.kind === "boolean" ? text === "true" : text;
   const input = (name, value, kind = type, more = {}) => el("input", {type: kind, step: kind === "number" || kind === "time" || kind === "datetime-local" ? "any" : null,
     value: value ?? "", "aria-label": `${c.name}: ${name}`, "data-at": `${name} ${at}`, ...more});
@@ -404,7 +409,8 @@ function fields(t, c, form, place) {
     };
     area.addEventListener("change", apply);
     other.addEventListener("change", apply);
-    return [el("span", {class: "grow"}, el("span", {class: "soft"}, "one value per line"), area), el("label", {}, other, "and others")];
+    return [el("span", {class: "grow"}, el("span", {class: "soft"}, "one value per line"), area), el("label", {}, other, "and others"),
+      missing("give one value at least")];
   }
   if (form === RANGE) {
     const low = input("lowest", d.low), high = input("highest", d.high), bins = input("bins", d.bins ?? 10, "number", {min: "1"});
@@ -416,7 +422,7 @@ function fields(t, c, form, place) {
     };
     for (const i of [low, high, bins]) i.addEventListener("change", apply);
     return [el("label", {}, "from", low), el("label", {}, "to", high), el("label", {}, "in bins", bins),
-      d.low === undefined ? el("span", {class: "soft"}, "give both ends") : null];
+      missing("give both ends")];
   }
   if (form === EDGES) {
     const text = input("edges, with commas", (d.edges ?? c.domain.edges ?? []).join(", "), "text", {class: "grow"});
@@ -424,7 +430,8 @@ function fields(t, c, form, place) {
       const edges = text.value.split(",").map(v => v.trim()).filter(v => v !== "").map(read);
       if (edges.length > 1) settle(place, {edges});
     });
-    return el("label", {class: "grow"}, "edges", text, el("span", {class: "soft"}, "each bin goes from one edge to below the next"));
+    return [el("label", {class: "grow"}, "edges", text, el("span", {class: "soft"}, "each bin goes from one edge to below the next")),
+      missing("give two edges at least")];
   }
   if (form === OPAQUE) return el("span", {class: "soft"}, c.placeholder ? `made-up values: ${c.placeholder}` : "filled with made-up values, never from a row");
   return null;
@@ -434,14 +441,16 @@ function togglePick(t, column) {
   const had = now.picks.findIndex(p => p.table === t && p.column === column);
   if (had >= 0) now.picks.splice(had, 1);
   else now.picks = [...now.picks, {table: t, column}].slice(-2);
+  now.paired = "";
   show();
 }
 
 function picked() {
+  if (!now.picks.length && now.paired) return el("p", {class: "good", role: "status"}, el("strong", {}, "Noted. "), `${now.paired} stands in the lists below.`);
   if (!now.picks.length) return el("p", {class: "soft"}, "Pick two columns, of one table or of two, to say that how they go together matters, or to set a rule.");
   const names = now.picks.map(p => `${p.table}.${p.column}`);
   const [a, b] = now.picks, same = b && a.table === b.table;
-  const add = async (path, value) => { now.picks = []; await change("edit", {edits: [{path, value}]}); };
+  const add = async (path, value) => { now.picks = []; if (await change("edit", {edits: [{path, value}]})) { now.paired = names.join(" × "); show(); } };
   return el("div", {class: "picked", role: "status"}, el("strong", {}, names.join(" × ")), b ? null : " · pick a second column",
     b ? el("div", {class: "buttons"},
       el("button", {type: "button", onclick: () => add(["workloads", "new"], {columns: names})}, "They matter together"),
@@ -465,7 +474,13 @@ function rules(plan) {
 
 // -- budget -----------------------------------------------------------------------------------------------------------
 
-let later = null;
+let later = null, keeping = null;
+
+// What is chosen here is spent later: it must not fall back to the usual when the page is loaded again.
+function keep() {
+  clearTimeout(keeping);
+  keeping = setTimeout(() => history.replaceState({epsilon: now.epsilon, delta: now.delta}, ""), 200);
+}
 
 async function predict() {
   const asked = ++now.asked;
@@ -503,8 +518,11 @@ async function help() {
 }
 
 async function check() {
+  const text = now.state.text;
   try {
-    now.findings = (await ask("check")).findings;
+    const {findings} = await ask("check");
+    if (text !== now.state.text) return;
+    now.findings = findings;
     if (now.step === "budget") showWarnings();
   } catch (error) { complain(error.message); }
 }
@@ -546,7 +564,7 @@ function guessWords(o) {
 
 function verdictTable(judged, caption, before = null) {
   const old = new Map((before ?? []).map(j => [j.name, j]));
-  return el("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": caption}, el("table", {}, el("caption", {}, `${caption}. Error: part of the rows that noise puts in the wrong place.`),
+  return el("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": caption}, el("table", {}, el("caption", {}, `${caption}. Error: part of the rows that noise puts in the wrong place. Up to ${now.state.limits.useful} is useful, up to ${now.state.limits.coarse} coarse.`),
     el("thead", {}, el("tr", {}, el("th", {scope: "col"}, "Table or relation"), el("th", {scope: "col"}, "Worth"), el("th", {scope: "col", class: "n"}, "Error"),
       before ? el("th", {scope: "col"}, "Predicted") : null, el("th", {scope: "col", class: "n"}, "Rows"))),
     el("tbody", {}, judged.map(j => el("tr", {},
@@ -578,7 +596,7 @@ function showHelp() {
 }
 
 async function apply(offer) {
-  if (offer.epsilon) { now.epsilon = offer.epsilon; predict(); say(`Epsilon is ${figure(offer.epsilon)} now.`); return; }
+  if (offer.epsilon) { now.epsilon = offer.epsilon; keep(); predict(); say(`Epsilon is ${figure(offer.epsilon)} now.`); return; }
   if (await change("edit", {edits: offer.edits})) say("Applied. Undo takes it back.");
 }
 
@@ -593,6 +611,7 @@ function showWarnings() {
 function asked(name, value) {
   if (!(value > 0) || (name === "delta" && value >= 1)) return;
   now[name] = Number(value.toPrecision(3));
+  keep();
   clearTimeout(later);
   showBudget();
   later = setTimeout(predict, 20);
@@ -668,7 +687,7 @@ function showRun() {
   const spent = ledger?.spent.map(x => `epsilon ${figure(x.epsilon)} of ${x.table}`) ?? [];
   const left = !ledger ? "…" : ledger.left === null ? el("span", {}, "no limit is set. ", el("span", {class: "soft"}, "Set one with "), el("code", {}, ledger.cap_command)) : `up to epsilon ${figure(ledger.left)} (limit ${figure(ledger.cap.epsilon)})`;
   const fact = (name, value) => el("tr", {}, el("th", {scope: "row"}, name), el("td", {}, value));
-  const table = el("table", {}, el("tbody", {},
+  const table = el("table", {class: "facts"}, el("tbody", {},
     fact("This fit costs", `epsilon ${figure(now.epsilon)}, delta ${now.delta}, of ${list(state.plan.protect)}`),
     fact("Spent before", spent.length ? spent.join(", ") : "nothing"),
     fact("Left by the ledger", left),

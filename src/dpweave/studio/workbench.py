@@ -75,6 +75,7 @@ class Workbench:
                 "redo": redo,
                 "news": news,
                 "commands": self._plan_commands(path),
+                "limits": {"useful": chosen.USEFUL, "coarse": chosen.COARSE},
             }
 
     def _plan_commands(self, path: str) -> dict[str, str]:
