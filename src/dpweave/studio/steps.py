@@ -145,7 +145,8 @@ class Runner:
         if code == 0:
             step.state = "done"
             return
-        stopped = code in (130, -signal.SIGINT)
+        unborn = code == 1 and "KeyboardInterrupt" in words  # Python itself was starting, and none of our code ran
+        stopped = unborn or code in (130, -signal.SIGINT)
         early = "It was stopped before it began. Nothing was spent." if stopped and step.doing == STARTING else ""
         step.error = str(step.result.pop("error", "") or early or " ".join(words) or f"It ended with code {code}.")
         step.state = "cancelled" if stopped else "failed"
