@@ -474,7 +474,7 @@ function rules(plan) {
 
 // -- budget -----------------------------------------------------------------------------------------------------------
 
-let later = null, keeping = null;
+let later = null, helping = null, keeping = null;
 
 // What is chosen here is spent later: it must not fall back to the usual when the page is loaded again.
 function keep() {
@@ -500,7 +500,8 @@ async function predict() {
   } finally {
     if (asked === now.asked) now.busy = false;
   }
-  if (now.step === "budget") { showBudget(); clearTimeout(later); later = setTimeout(help, 400); }
+  // Not `later`: a newer epsilon may be waiting there, and would never be asked about.
+  if (now.step === "budget") { showBudget(); clearTimeout(helping); helping = setTimeout(help, 400); }
   if (now.step === "run") showRun();
   if (now.step === "columns") showColumns();
   showSummary();
