@@ -204,3 +204,20 @@ def test_roles_move_keys_that_must_move_and_no_others(file):
     assert {k.role for k in file.plan.table["visits"].keys} == {"linking"}
     with pytest.raises(PlanError, match="neither protected nor public"):
         file.edit(role_edits(file.plan, *require_role(file.plan, "patients", "owned")))
+
+
+def test_what_a_draft_said_of_a_price_goes_with_the_domain_and_what_a_person_said_stays(tmp_path: Path):
+    drafted = TEXT.replace(
+        'name = { type = "text", nullable = false, domain = "learn" }',
+        'name = { type = "text", nullable = false, domain = "learn" }  # costs epsilon and delta; a value needs 9 rows',
+    )
+    file = PlanFile(tmp_path / "plan.toml", drafted, disk=None)
+    file.edit([Edit(("tables", "wards", "columns", "name", "nullable"), None)])
+    assert "needs 9 rows" in file.text
+    file.edit([Edit(("tables", "wards", "columns", "name", "domain"), ["a", "b"])])
+    file.edit([Edit(("tables", "patients", "columns", "age", "domain"), {"low": 0, "high": 99, "bins": 5})])
+    assert "needs 9 rows" not in file.text
+    assert keeps_comments(file.text)
+    file.undo()
+    file.undo()
+    assert "needs 9 rows" in file.text

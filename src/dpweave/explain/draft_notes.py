@@ -278,12 +278,15 @@ def _column(column: ColumnPlan, price: Learned | None, *, was: Column | None, pe
     if price.kind == "categories":
         whose = "owners" if price.by_unit else "rows"
         declare = proposed_type(column.column) if untyped else None
-        return f"costs epsilon and delta; a value needs about {price.threshold:,} {whose}" + (
+        return f"{COSTS} and delta; a value needs about {price.threshold:,} {whose}" + (
             f'; by its name perhaps type = "{declare}"' if declare else ""
         )
     declare = "" if was is None or was.type == column.column.type else PLACES
-    return f"costs epsilon; bins are found with noise of {short(price.sigma)} rows{declare}"
+    return f"{COSTS}; bins are found with noise of {short(price.sigma)} rows{declare}"
 
+
+COSTS = "costs epsilon"
+"""How a draft begins what it says of a learned domain: no longer true once another one is declared."""
 
 PLACES = "; declared without places, so read as a float: decimal(12,2) would keep two"
 

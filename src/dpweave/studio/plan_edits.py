@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpweave import chosen
 from dpweave.errors import PlanError, UsageError
+from dpweave.explain.draft_notes import COSTS
 from dpweave.plan.plan import draft_plan
 from dpweave.plan.toml_text import value_text
 
@@ -65,6 +66,15 @@ def apply(document: Any, edits: Sequence[Edit]) -> None:
                 del here[last]
         else:
             here[last] = item(edit.value)
+        if last in ("domain", "type"):
+            _forget_price(here)
+
+
+def _forget_price(column: Any) -> None:
+    """Take away what a draft said that learning this column costs. What a person wrote beside it stays."""
+    trivia = getattr(column, "trivia", None)
+    if trivia is not None and trivia.comment.startswith(f"# {COSTS}"):
+        trivia.comment = trivia.comment_ws = ""
 
 
 def item(value: Any) -> Any:
