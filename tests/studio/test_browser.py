@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import sys
 import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -310,15 +311,26 @@ def test_the_same_on_a_server_by_keyboard_alone(browser, tmp_path, postgres: Pos
         assert_quiet(browser, server)
 
 
-def test_a_fit_can_be_cancelled_and_gone_on_with(browser, tmp_path):
+SLOW_DISK = """
+import os, time
+at_once = os.fsync
+os.fsync = lambda file: (time.sleep(0.5), at_once(file))[1]
+"""
+"""Every charge and every answer takes half a second, so that nobody cancels a fit too late."""
+
+
+def test_a_fit_can_be_cancelled_and_gone_on_with(browser, tmp_path, monkeypatch):
     source = write_clinic(tmp_path / "clinic.sqlite")
+    (tmp_path / "slow").mkdir()
+    (tmp_path / "slow" / "sitecustomize.py").write_text(SLOW_DISK)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path / "slow"), *sys.path]))
     with opened(browser, str(source), tmp_path) as (person, _server):
         person.click("#save")
         person.wait("document.getElementById('saved').textContent === 'saved'")
         person.go("run")
         person.click('[data-at="fit"]')
         person.click("#dialog-buttons .main")
-        person.wait("!/starting/.test(document.querySelector('#run-body label')?.innerText ?? 'starting')")
+        person.wait("/learn|measure|fit table/.test(document.querySelector('#run-body label')?.innerText ?? '')")
         person.click('[data-at="cancel"]')
         person.finished("interrupted")
         assert "Go on where it was cut off" in person.text("#run-body")

@@ -57,6 +57,19 @@ def test_a_step_that_is_stopped_while_python_starts_has_not_failed(tmp_path: Pat
     assert (step.state, step.error) == ("cancelled", "It was stopped before it began. Nothing was spent.")
 
 
+def test_a_step_that_is_stopped_when_its_result_is_out_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "sitecustomize.py").write_text(
+        "import atexit, os, signal\natexit.register(os.kill, os.getpid(), signal.SIGINT)\n"
+        "atexit.register(signal.signal, signal.SIGINT, signal.SIG_DFL)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    runner = Runner(tmp_path)
+    runner.start(Step("doctor", ("doctor", "--json"), "dpweave doctor"))
+    step = finish(runner, "doctor")
+    assert (step.state, step.error) == ("done", "")
+    assert "findings" in step.result
+
+
 def test_commands_are_as_a_shell_takes_them_and_never_write_over_what_is_there(tmp_path: Path):
     source = write_clinic(tmp_path / "my clinic.sqlite")
     (tmp_path / "plan.dpw").touch()

@@ -123,9 +123,10 @@ def test_degrees_add_up_to_sizes(epsilon):
         db = model.sample(seed=seed)
         for table, bound in BOUNDS.items():
             _, degrees = np.unique(db[table]["owner"].to_numpy(), return_counts=True)
-            # Where nothing but their sum is known of degrees, it is the size itself, however many owners a copy has.
-            alone = model.blueprint.only_total(table, "owner") is not None
-            times = 1.0 if alone else db[OWNERS[table]].num_rows / model.sizes[OWNERS[table]]
-            expected = min(model.sizes[table] * times, bound * db[OWNERS[table]].num_rows)
+            # Where nothing but their sum is known of degrees, that sum is met, however many owners a copy has.
+            alone = model.blueprint.only_total(table, "owner")
+            times = 1.0 if alone is not None else db[OWNERS[table]].num_rows / model.sizes[OWNERS[table]]
+            size = model.sizes[table] if alone is None else model.blueprint.counted_total(table, "owner")
+            expected = min(size * times, bound * db[OWNERS[table]].num_rows)
             room = model.blueprint.loose[table] * times + 0.05 * expected + 5
             assert abs(np.minimum(degrees, bound).sum() - expected) <= room

@@ -100,12 +100,11 @@ def _figures(rows: Mapping[str, UnitRows], rng: np.random.Generator) -> dict[str
                     n: float(np.mean([r.excess(pairs[n], b) / e for b, e in strong])) for n, r in rest.items()
                 }
         asked = questions(real, rng, most=MOST_QUESTIONS)
-        drawn = {n: r.sampled(MOST_OWNERS, rng) for n, r in rows.items()}
-        truth = np.array([drawn[REAL].answer(q) for q in asked])
-        out[QUESTIONS] = {
-            n: float(np.median(np.abs(truth - [drawn[n].answer(q) for q in asked]) / np.maximum(truth, LEAST_SHARE)))
-            for n in rest
-        }
+        if asked:
+            drawn = {n: r.sampled(MOST_OWNERS, rng) for n, r in rows.items()}
+            truth = np.array([drawn[REAL].answer(q) for q in asked])
+            errors = {n: np.abs(truth - [drawn[n].answer(q) for q in asked]) for n in rest}
+            out[QUESTIONS] = {n: float(np.median(e / np.maximum(truth, LEAST_SHARE))) for n, e in errors.items()}
     ordered = {n: r for n, r in rows.items() if r.time is not None}
     if REAL in ordered and len(ordered) > 1:
         out |= _in_order(ordered)

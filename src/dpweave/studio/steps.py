@@ -142,11 +142,12 @@ class Runner:
         with suppress(ValueError):
             step.result = json.loads("".join(out))
         step.ended = time.monotonic()
-        if code == 0:
-            step.state = "done"
-            return
         unborn = code == 1 and "KeyboardInterrupt" in words  # Python itself was starting, and none of our code ran
         stopped = unborn or code in (130, -signal.SIGINT)
+        whole = stopped and bool(step.result) and "error" not in step.result  # stopped while Python was ending
+        if code == 0 or whole:
+            step.state = "done"
+            return
         early = "It was stopped before it began. Nothing was spent." if stopped and step.doing == STARTING else ""
         step.error = str(step.result.pop("error", "") or early or " ".join(words) or f"It ended with code {code}.")
         step.state = "cancelled" if stopped else "failed"
