@@ -33,11 +33,16 @@ def spoilt(value: Any, rng: random.Random, *, times: int) -> Any:
             case 3:
                 other, there = _place(out, rng)
                 place[at] = copy.deepcopy(other[there]) if other is not None else None
-            case 4 if isinstance(place[at], int | float) and not isinstance(place[at], bool):
+            case 4 if _is_number(place[at]):
                 place[at] = rng.choice((-place[at], place[at] * 1000, place[at] + 1, place[at] / 3, float(place[at])))
             case _:
                 place[at] = copy.deepcopy(rng.choice(ODD))
     return out
+
+
+def _is_number(value: Any) -> bool:
+    """Whether one can reckon with it, as with neither infinity nor integers that no float holds."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 1e300
 
 
 def _place(value: Any, rng: random.Random) -> tuple[Any, Any]:
