@@ -355,6 +355,29 @@ def test_a_mistyped_address_is_refused_without_its_password(call, clinic, tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://ann:s3cret/t00@h/x",
+        "postgres://ann:12/s3cret@h/x",
+        "postgresql://ann:t00@s3cret@h:99999/x",
+        "mysql://ann:12/s3cret@h/x",
+        "mariadb://ann:4711?s3cret@h/x",
+    ],
+)
+def test_a_password_that_a_url_cannot_hold_is_not_taken_for_something_else(call, clinic, tmp_path, address):  # noqa: F811
+    """Drivers took a part of it for a host, a port or a database, and messages named it as such."""
+    for arguments in (
+        ["draft", address, "-o", tmp_path / "plan.toml"],
+        ["run", clinic / "clinic.sqlite", "-p", clinic / "plan.toml", "-e", "1", "-o", address],
+    ):
+        code, out, err = call(*arguments)
+        assert code == 5
+        assert "write %40 for @" in " ".join(err.split())
+        assert not any(part in out + err for part in ("s3cret", "t00", "4711", ":12"))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_what_is_refused_on_a_server_is_left_alone(clinic, postgres):  # noqa: F811
     """Tables are made to see whether they can be, and what was there is there again."""
     url, database = postgres.fresh(), dw.Plan.load(clinic / "plan.toml").database

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpweave.engines.mysql.connection import SCHEMES
-from dpweave.engines.postgres.connection import refuse_mistyped
+from dpweave.engines.postgres.connection import refuse_mistyped, refuse_unescaped
 from dpweave.errors import SourceError
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ def open_source(source: object, *, schema: str | None = None, views: Collection[
         return open_frames(source)
     if source == "":  # which a path would take for the current folder
         raise SourceError("the source is empty; perhaps a variable of the shell is not set")
+    if isinstance(source, str) and "://" in source:
+        refuse_unescaped(source, error=SourceError)
     if isinstance(source, str) and source.startswith(("postgresql://", "postgres://")):
         from dpweave.engines.postgres.source import open_postgres
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpweave.engines.postgres.connection import refuse_mistyped
+from dpweave.engines.postgres.connection import refuse_mistyped, refuse_unescaped
 from dpweave.engines.staging import require_writable
 from dpweave.errors import TargetError, UsageError
 
@@ -134,6 +134,7 @@ def _kind(target: str | Path, asked: str | None) -> str:
         scheme = target.split("://", 1)[0]
         if scheme not in _SCHEMES:
             raise TargetError(f"the target has the scheme {scheme!r}; known are postgresql, mysql and mariadb")
+        refuse_unescaped(target, error=TargetError)
         return _SCHEMES[scheme]
     refuse_mistyped(target, error=TargetError)
     return asked or _SUFFIXES.get(Path(target).suffix.lower(), "parquet")

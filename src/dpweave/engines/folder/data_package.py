@@ -90,10 +90,10 @@ def _written(key: ForeignKey) -> dict[str, Any]:
 def _table(resource: dict[str, Any]) -> Table:
     schema = resource["schema"]
     return Table(
-        resource["name"],
+        _text(resource["name"]),
         tuple(
             Column(
-                f["name"],
+                _text(f["name"]),
                 Type.parse(f[_EXACT]) if _EXACT in f else _MODEL.get(f.get("type", "string"), Type("text")),
                 nullable=not f.get("constraints", {}).get("required", False),
             )
@@ -104,15 +104,21 @@ def _table(resource: dict[str, Any]) -> Table:
         foreign_keys=tuple(
             ForeignKey(
                 _names(k["fields"]),
-                k["reference"]["resource"] or resource["name"],  # Frictionless spells a self-reference as ""
+                _text(k["reference"]["resource"] or resource["name"]),  # Frictionless spells a self-reference as ""
                 _names(k["reference"]["fields"]),
-                name=k.get("name", ""),
+                name=_text(k.get("name", "")),
             )
             for k in schema.get("foreignKeys", ())
         ),
-        namespace=resource.get("namespace"),
+        namespace=None if resource.get("namespace") is None else _text(resource["namespace"]),
     )
 
 
 def _names(value: Any) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else tuple(value)
+    return (value,) if isinstance(value, str) else tuple(_text(v) for v in value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("a name")
+    return value

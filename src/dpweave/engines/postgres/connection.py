@@ -34,6 +34,20 @@ def refuse_mistyped(path: str | Path, *, error: type[SourceError | TargetError])
         raise error("this looks like the address of a server, which begins with postgresql://, mysql:// or mariadb://")
 
 
+def refuse_unescaped(url: str, *, error: type[SourceError | TargetError]) -> None:
+    """Refuse a URL whose password ends elsewhere than its owner meant: drivers, and labels, take the rest of it for a
+    host, a port or a database.
+    """
+    scheme, _, rest = url.partition("://")
+    authority, _, database = rest.split("?", 1)[0].partition("/")
+    beyond = re.sub(r"^[^?#]*", "", rest)
+    if "@" in database or (authority.count("@") > 1 if scheme.startswith("postgres") else "@" in beyond):
+        raise error(
+            "the address of the server is not clear: in a user name, a password and the name of a database, write %40"
+            " for @, %3A for :, %2F for /, %3F for ? and %23 for #"
+        )
+
+
 def label(url: str) -> str:
     """Return host and database of a URL, and nothing else of it.
 
