@@ -24,6 +24,7 @@ from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -136,7 +137,7 @@ class KeptAnswers:
 
     def begin(self, bound: Mapping[str, str]) -> None:
         """Say what answers to come belong to. It is tried before anything is charged: what fails here costs nothing."""
-        head = {"format": 1, "run": self._book.run, "version": version("dpweave"), "bound": {**bound}}
+        head = {"format": 1, "run": self._book.run, "version": _version(), "bound": {**bound}}
         try:
             self._append(head)
             if os.name == "posix":  # the name itself must survive a crash
@@ -232,6 +233,11 @@ def _lines(path: Path) -> list[dict[str, Any]]:
             f"the answers in {path} are damaged; they cannot be used, and what they cost is spent"
         ) from None
     return found
+
+
+@cache
+def _version() -> str:
+    return version("dpweave")  # reads a file
 
 
 def _answers(path: Path) -> list[dict[str, Any]]:
