@@ -53,6 +53,9 @@ INSIDE: dict[str, set[float]] = {
 AT_THE_TOP: dict[str, str] = {
     "engines/file_locks.py": "TRIES",
     "cli/interruption.py": "INTERRUPTED",
+    "budget/spending.py": "LONGEST",
+    "engines/folder/data_package.py": "LONGEST",
+    "plan/plan.py": "LONGEST",
     "engines/duckdb/sink.py": "_TRANSACTION _DEEPEST",
     "engines/duckdb/source.py": "SPARE_NUMBERS",
     "engines/duckdb/types.py": "_DUCKDB",

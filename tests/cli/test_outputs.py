@@ -453,3 +453,23 @@ def test_arrow_that_points_outside_its_buffers_is_refused(model, tmp_path):
         done = subprocess.run([sys.executable, "-c", code, path], check=False, capture_output=True, text=True)
         assert done.returncode == 1
         assert "ModelFileError" in done.stderr.splitlines()[-1]
+
+
+def test_files_that_are_far_too_large_are_refused_before_they_fill_the_memory(call, tmp_path):  # noqa: F811
+    """A plan, a model, a ledger and a data package of terabytes, each of which takes no room on the disk."""
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "t.csv").write_text("id\n1\n")
+    names = ("plan.toml", "m.dpw", "ledger.jsonl", "shop/datapackage.json")
+    for name in names:
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(1 << 42)
+    plan, model, ledger, _ = (tmp_path / name for name in names)
+    for arguments, why in (
+        (["explain", plan, "-e", "1"], "it is no plan"),
+        (["sample", model, "-o", tmp_path / "c.csv"], "is damaged or not a model"),
+        (["ledger", ledger], "as no ledger is"),
+        (["draft", tmp_path / "shop", "-o", tmp_path / "p.toml"], "not a tabular data package"),
+    ):
+        code, out, err = call(*arguments)
+        assert code in (3, 4, 5)
+        assert why in " ".join((out + err).split())

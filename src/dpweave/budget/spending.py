@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from dpweave.privacy.ledger import Cap, Entry
+
+LONGEST = 1 << 30
+"""Bytes that a ledger may have: more than a million charges."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,11 @@ def whole_lines(path: Path | str) -> list[bytes]:
 def _read(path: Path | str) -> tuple[Journal, bytes]:
     journal = Journal(path)
     try:
-        content = Path(path).read_bytes()
+        with Path(path).open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            content = file.read(LONGEST + 1) if size <= LONGEST else b""
+        if max(size, len(content)) > LONGEST:
+            raise journal.trouble(f"it is larger than {LONGEST >> 20:,} MB, as no ledger is")
         journal.catch_up(io.BytesIO(content))
     except OSError as error:
         raise journal.trouble(f"{error.strerror}; name a file that can be read") from error

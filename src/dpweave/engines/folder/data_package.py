@@ -10,8 +10,11 @@ from dpweave.schema.database import Column, Database, ForeignKey, Table, Type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 PACKAGE_FILE = "datapackage.json"
+LONGEST = 1 << 26
+"""Bytes that a data package may have."""
 _EXACT = "dpweaveType"
 _FRICTIONLESS = {
     "boolean": "boolean",
@@ -76,6 +79,15 @@ def database_of(content: bytes) -> tuple[Database, dict[str, str]]:
         raise SchemaError(
             f"the {PACKAGE_FILE} is not a tabular data package: every resource needs name, path and schema"
         ) from None
+
+
+def package_in(path: Path) -> bytes:
+    """Read the file that describes a folder, if it is not far too large to be one."""
+    with path.open("rb") as file:
+        content = file.read(LONGEST + 1)
+    if len(content) > LONGEST:
+        raise SchemaError(f"{path} is larger than {LONGEST >> 20} MB; it is not a tabular data package")
+    return content
 
 
 def _written(key: ForeignKey) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from dpweave.engines.duckdb.source import DuckDBSource, memory, twin
 from dpweave.engines.duckdb.types import type_of_duckdb
-from dpweave.engines.folder.data_package import PACKAGE_FILE, database_of
+from dpweave.engines.folder.data_package import PACKAGE_FILE, database_of, package_in
 from dpweave.engines.frames.source import refuse_twins
 from dpweave.engines.source_base import ROW
 from dpweave.errors import SourceError
@@ -42,7 +42,7 @@ def open_folder(folder: Path) -> DuckDBSource:
         return DuckDBSource(
             connection, name=name, schema=stored, numbered=numbered, declares_keys=False, untyped=untyped
         )
-    declared = database_of(package.read_bytes())[0]
+    declared = database_of(package_in(package))[0]
     _require_held(declared, stored, package=package)
     return DuckDBSource(connection, name=name, schema=declared, stored=stored, numbered=numbered)
 
