@@ -7,6 +7,7 @@ Lives here:
   - ``extension``: two fits of one database as one release, and their total.
   - ``synthetic_database``: what ``Model.sample`` returns, and how it is written.
   - ``part_workers``: processes that weave the parts of a large copy at the same time.
+  - ``spark_copy``: the same by executors of Spark, which write from there.
   - ``coded_database``: Arrow tables as codes and positions, for the report and the evaluation.
 
 Does not live here: private rows. The import contract keeps this package away from sources and from the Curator.

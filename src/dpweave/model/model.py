@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import math
 import os
+import tempfile
 import traceback
 import zipfile
 import zlib
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dpweave.arrays import IntArray
+    from dpweave.model.spark_copy import SparkCopy
     from dpweave.model.synthetic_database import SyntheticDatabase
     from dpweave.plan.compiled import CompiledPlan
     from dpweave.privacy.release import Release
@@ -125,24 +129,42 @@ class Model:
         """
         from dpweave.model.synthetic_database import SyntheticDatabase
 
+        if isinstance(workers, bool) or not isinstance(workers, (int, np.integer)) or workers < 1:
+            raise UsageError(f"workers must be a whole number of at least 1, not {workers!r}")
+        job = self._job(scale, seed)
+        tell = progress if job.count == 1 else None  # parts are woven, and tell of it, when they are written
+        parts = Parts(
+            lambda: self._weave(job, tell),
+            self.plan.database.names,
+            job.count,
+            kept=None if workers == 1 else lambda folder: self._weave_with(int(workers), job, folder),
+        )
+        return SyntheticDatabase(self.plan.database.stored, parts if job.count > 1 else parts.gathered, parts.repairs)
+
+    def sample_spark(self, session: Any, scale: float = 1.0, seed: int = 0) -> SparkCopy:
+        """Draw the same database as :meth:`sample` on the executors of a Spark session, one part per task.
+
+        Rows never pass through the driver. What comes back maps names of tables to Spark's data frames; its ``write``
+        and ``write_tables`` write from the executors, and ``close`` lets them forget the rows. Nothing is left to
+        write before the last part is woven.
+        """
+        from dpweave.model.spark_copy import Weaving, woven_on_spark
+
+        job = self._job(scale, seed)
+        with BytesIO() as file:
+            _zip(file, _entries(self))
+            weaving = Weaving(file.getvalue(), self.file, _of_bytes, job)
+        return woven_on_spark(session, weaving, self.plan)
+
+    def _job(self, scale: float, seed: int) -> WeavingJob:
+        """The database to weave, where that can be said."""
         if isinstance(scale, bool) or not isinstance(scale, (int, float)) or not (math.isfinite(scale) and scale > 0):
             raise UsageError(f"scale must be a positive number, not {scale!r}")
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
             raise UsageError(f"seed must be a whole number of at least 0, not {seed!r}")
-        if isinstance(workers, bool) or not isinstance(workers, (int, np.integer)) or workers < 1:
-            raise UsageError(f"workers must be a whole number of at least 1, not {workers!r}")
         require_faker(self.plan.placeholders)
         with self.blaming_its_file():
-            count, common = divide(self.plan, self.blueprint.expected_rows(scale))
-        tell = progress if count == 1 else None  # parts are woven, and tell of it, when they are written
-        job = WeavingJob(float(scale), int(seed), count, common)
-        parts = Parts(
-            lambda: self._weave(job, tell),
-            self.plan.database.names,
-            count,
-            kept=None if workers == 1 else lambda folder: self._weave_with(int(workers), job, folder),
-        )
-        return SyntheticDatabase(self.plan.database.stored, parts if count > 1 else parts.gathered, parts.repairs)
+            return WeavingJob(float(scale), int(seed), *divide(self.plan, self.blueprint.expected_rows(scale)))
 
     def _weave(self, job: WeavingJob, tell: Callable[[str, float], None] | None) -> Iterator[Woven]:
         """Weave all parts in order; none is held while the next one is made."""
@@ -268,18 +290,31 @@ def weave_parts() -> None:
     main(lambda path, blamed: replace(load(path), file=blamed))
 
 
+@lru_cache(maxsize=1)
+def _of_bytes(content: bytes, blamed: Path | None) -> Model:
+    """Load a model from the bytes of its file; an executor does so once for all parts that it weaves."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.dpw"
+        path.write_bytes(content)
+        return replace(load(path), file=blamed)
+
+
 def _write(path: Path, entries: Mapping[str, bytes]) -> None:
     """Write a zip that is the same for the same entries. One that shrinks more than a
     reader believes is stored as it is.
     """
     with path.open("xb") as file:
-        with zipfile.ZipFile(file, "w") as archive:
-            for name, content in entries.items():
-                shrunk = len(zlib.compress(content)) * SHRINKING >= len(content)
-                info = zipfile.ZipInfo(name)  # dated 1980
-                archive.writestr(info, content, zipfile.ZIP_DEFLATED if shrunk else zipfile.ZIP_STORED)
+        _zip(file, entries)
         file.flush()
         os.fsync(file.fileno())
+
+
+def _zip(file: IO[bytes], entries: Mapping[str, bytes]) -> None:
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in entries.items():
+            shrunk = len(zlib.compress(content)) * SHRINKING >= len(content)
+            info = zipfile.ZipInfo(name)  # dated 1980
+            archive.writestr(info, content, zipfile.ZIP_DEFLATED if shrunk else zipfile.ZIP_STORED)
 
 
 def _read(path: Path) -> dict[str, bytes]:

@@ -82,7 +82,7 @@ class _Waiting:
 
 
 @dataclass(frozen=True)
-class _Wired:
+class Wired:
     """What a part counts, and where its numbers must end if nobody has been informed of the parts before."""
 
     counted: EarlierRows
@@ -214,10 +214,10 @@ class _Order:
         self._in_turn = in_turn
         """Whether a part needs the values that the one before it settled."""
         self._next, self._finished = 1, 0
-        self._asking: dict[int, tuple[_Worker, _Waiting | _Wired]] = {}
+        self._asking: dict[int, tuple[_Worker, _Waiting | Wired]] = {}
         self._answered = False
 
-    def hear(self, worker: _Worker, said: _Waiting | _Wired) -> None:
+    def hear(self, worker: _Worker, said: _Waiting | Wired) -> None:
         self._asking[worker.part] = worker, said
 
     def finish(self, part: int, settled: Mapping[str, Any]) -> None:
@@ -228,11 +228,11 @@ class _Order:
         """Answer all that can be answered by now."""
         while self._next in self._asking and not (self._in_turn and self._finished < self._next - 1):
             worker, said = self._asking.pop(self._next)
-            short = isinstance(said, _Wired) and not self._earlier.leave_room(said.hopes)
+            short = isinstance(said, Wired) and not self._earlier.leave_room(said.hopes)
             if not self._answered:
                 worker.say(_Go(self._earlier, again=short))
             self._answered = short or isinstance(said, _Waiting)
-            if isinstance(said, _Wired) and not short:
+            if isinstance(said, Wired) and not short:
                 self._earlier.add(said.counted)
                 self._next += 1
 
@@ -276,13 +276,13 @@ def _woven(model: Wirable, start: _Start, index: int, known: KnownLinks, given: 
         if shared_rows.wait is None and not shared_rows.earlier.leave_room(shared_rows.hopes):
             weaver, shared_rows = wire(None, shared_rows.earlier)
         waits = shared_rows.wait is not None
-        _say(out, _Wired(weaver.counted(), shared_rows.hopes if waits else {}))
+        _say(out, Wired(weaver.counted(), shared_rows.hopes if waits else {}))
         if waits:
             go: _Go = pickle.load(given)  # noqa: S301
             shared_rows.know(go.earlier)
             if go.again:
                 weaver, shared_rows = wire(None, go.earlier)
-                _say(out, _Wired(weaver.counted(), {}))
+                _say(out, Wired(weaver.counted(), {}))
         tables = weaver.tables()
     kept = keep_part(tables, model.plan.database.stored, start.model.parent, index)
     return _Done(kept, weaver.repairs, shared_rows.earlier.settled)
