@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import dpweave as dw
-from dpweave.errors import DpweaveError
+from dpweave.errors import DpweaveError, UsageError
 from dpweave.privacy.accounting import rho_of_epsilon
+from dpweave.privacy.noise import InsecureNoise
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def tables(rows: int = 300, seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
@@ -259,3 +263,46 @@ def test_bad_input_is_refused_before_anything_is_spent(changes: dict[str, Any], 
         learn(ledger=book, **changes)
     assert "charge" not in (book.read_text() if book.exists() else "")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("method", ["map", dw.PGD(T=2, K=2, k=2, alpha=0.2, slices=None)])
+def test_a_call_that_was_cut_off_goes_on_and_ends_as_if_nothing_had_happened(method: object, tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger.jsonl"
+    asked: dict[str, Any] = {"method": method, "insecure_seed": 3, "max_degree": 2, "on_excess": "truncate"}
+    whole = learn(**asked, ledger=tmp_path / "whole.jsonl")
+    charges = (tmp_path / "whole.jsonl").read_text().count('"charge"')
+
+    def cut_off(step: str, share: float) -> None:
+        if step == "learn links" and share >= 0:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        learn(**asked, ledger=ledger, progress=cut_off)
+    (kept,) = tmp_path.glob("*.answers")
+    with pytest.raises(UsageError, match="belong to another epsilon"):
+        learn(**asked, ledger=ledger, resume=True, epsilon=21.0)
+    people, _, _ = tables(seed=1)
+    with pytest.raises(UsageError, match="belong to another set of synthetic rows"):
+        learn(**asked, ledger=ledger, resume=True, synthetic_left=people)
+    assert kept.exists()
+    resumed = learn(**asked, ledger=ledger, resume=True)
+    assert resumed.pairs.equals(whole.pairs)
+    assert resumed.certificate.rho == whole.certificate.rho
+    assert ledger.read_text().count('"charge"') == charges
+    assert {p.name for p in tmp_path.iterdir()} == {f"{n}.jsonl{s}" for n in ("ledger", "whole") for s in ("", ".lock")}
+
+
+def test_what_was_charged_and_not_answered_is_charged_again_and_said(tmp_path: Path, monkeypatch: Any) -> None:
+    ledger, asked = tmp_path / "ledger.jsonl", {"method": "map", "insecure_seed": 3}
+    with monkeypatch.context() as patched:
+        patched.setattr(InsecureNoise, "discrete_gaussian", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            learn(**asked, ledger=ledger)
+    resumed = learn(**asked, ledger=ledger, resume=True)
+    assert resumed.pairs.equals(learn(**asked).pairs)
+    assert any(c.startswith("charged twice") for c in resumed.certificate.caveats)
+    assert len(resumed.certificate.events) == ledger.read_text().count('"charge"')
+
+
+def interrupted(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt

@@ -110,7 +110,7 @@ def fit(
     plan, given_rows = read_external_rows(plan, external)
     models = {name: (_model(plan, name, given_rows), limits(plan, name)) for name in plan.promise.private}
     report = reporter(progress)
-    noise = _noise(insecure_seed)
+    noise = tried_noise(insecure_seed)
     if resume and ledger is None:
         raise UsageError("resume needs the ledger of the fit that was cut off: its answers were kept beside it")
     again_words = (
@@ -145,8 +145,7 @@ def fit(
         again = () if earlier is None or ledger is None else earlier.lost(ledger)
         if kept is not None:
             kept.begin(bound) if earlier is None else kept.go_on()
-        # Any key orders rows safely, if rows had no part in choosing it (docs/decisions/kept-answers.md).
-        salt = book.run if insecure_seed is None else f"seed {insecure_seed}"
+        salt = salt_of(book, insecure_seed)
         curator = Curator(opened, plan.promise, ledger=book, noise=noise, salt=salt, kept=kept)
         if extend is not None:
             curator.release = earlier_answers(extend)
@@ -219,7 +218,7 @@ def _bound(
     }
 
 
-def _noise(seed: int | None) -> NoiseSource:
+def tried_noise(seed: int | None) -> NoiseSource:
     """Return where noise comes from, tried: what cannot be drawn must not be found out after a charge."""
     noise = SecureNoise() if seed is None else InsecureNoise(seed)
     try:
@@ -231,6 +230,14 @@ def _noise(seed: int | None) -> NoiseSource:
             " nothing was charged"
         ) from None
     return noise
+
+
+def salt_of(book: Ledger, insecure_seed: int | None) -> str:
+    """Return the key of the order of rows: the same one for a run that goes on.
+
+    Any key orders rows safely, if rows had no part in choosing it (docs/decisions/kept-answers.md).
+    """
+    return book.run if insecure_seed is None else f"seed {insecure_seed}"
 
 
 def _chosen(

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import hashlib
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from dpweave import chosen
+from dpweave.budget.kept_answers import KeptAnswers, find
 from dpweave.budget.running_fits import begin
 from dpweave.budget.tasks import link_task
 from dpweave.engines.frames.source import as_arrow
 from dpweave.engines.opening import open_source
 from dpweave.errors import UsageError, memory_said, nearest
+from dpweave.fitting.fit import salt_of, tried_noise
 from dpweave.links.link_method import KINDS, Kind, LinkModel, LinkProblem, RandomWiring, link_model
 from dpweave.plan.entries import ColumnPlan, KeyPlan, TablePlan, domain_from_value
 from dpweave.plan.plan import Plan
 from dpweave.privacy.accounting import Budget, rho_of_epsilon, split
+from dpweave.privacy.certificate import said_of_lost
 from dpweave.privacy.curator import Curator
 from dpweave.privacy.noise import InsecureNoise
 from dpweave.privacy.release import certify
@@ -78,6 +82,7 @@ def link(
     progress: bool | Callable[[str, float], None] = False,
     seed: int = 0,
     insecure_seed: int | None = None,
+    resume: bool = False,
 ) -> Links:
     """Link the rows of ``synthetic_left`` and ``synthetic_right`` as ``pairs`` links those of ``left`` and ``right``.
 
@@ -89,6 +94,9 @@ def link(
     The domain of a column is taken from its values in the synthetic tables, which are public, unless
     ``domains`` declares it as a plan would. ``method`` is a name or a model with its settings, such
     as ``dw.PGD(T=10)``. All of epsilon is for the links; what the synthetic tables cost comes on top.
+
+    Every answer is kept beside the ledger until the links are returned. ``resume`` goes on with a call of the same
+    arguments that was cut off, as :func:`fit` does.
     """
     task = _Task(
         left,
@@ -111,15 +119,39 @@ def link(
             raise UsageError(f"{name} must be a whole number of at least 0, not {number!r}")
     rng = np.random.default_rng(seed)
     problem = task.rehearse(plan, model, m_syn)
-    report = reporter(progress)
-    with memory_said("give it more, and link again"), open_source(task.frames) as source, ExitStack() as at_end:
+    report, noise = reporter(progress), tried_noise(insecure_seed)
+    if resume and ledger is None:
+        raise UsageError("resume needs the ledger of the call that was cut off: its answers were kept beside it")
+    again = "link again" if ledger is None else "resume if anything was charged: answers are kept beside the ledger"
+    with memory_said(f"give it more, and {again}"), open_source(task.frames) as source, ExitStack() as at_end:
         source.declare(plan.database)
-        limit = Budget(rho)
-        run = begin(ledger, database=source.name, limit=limit, tables=plan.protect, delta=delta, label=label)
-        book = at_end.enter_context(run)
-        curator = Curator(
-            source, plan.promise, ledger=book, noise=None if insecure_seed is None else InsecureNoise(insecure_seed)
+        bound = {
+            "plan": _digest(plan.to_toml()),
+            "source": source.name,
+            "epsilon": repr(float(epsilon)),
+            "delta": repr(float(delta)),
+            "insecure seed": str(insecure_seed),
+            "method, number of links or seed": _digest((model, m_syn, seed)),
+            "set of synthetic rows": _digest(problem),
+        }
+        earlier = find(ledger, bound) if resume and ledger is not None else None
+        run = begin(
+            ledger,
+            database=source.name,
+            limit=Budget(rho),
+            tables=plan.protect,
+            delta=delta,
+            label=label,
+            resumes=earlier,
         )
+        book = at_end.enter_context(run)
+        seeded = noise if isinstance(noise, InsecureNoise) else None
+        kept = None if ledger is None else KeptAnswers(book, ledger, noise=seeded)
+        lost = () if earlier is None or ledger is None else earlier.lost(ledger)
+        if kept is not None:
+            kept.begin(bound) if earlier is None else kept.go_on()
+        salt = salt_of(book, insecure_seed)
+        curator = Curator(source, plan.promise, ledger=book, noise=noise, salt=salt, kept=kept)
         with report.step("check keys and bounds"):
             curator.check(require_targets=neighbours == "record")
         for table in plan.tables:
@@ -135,7 +167,11 @@ def link(
             window = curator.window(relation.view, name=link_task(relation).name)
             result = model.learn(window, problem, rho=learning, rng=rng, progress=report.inside)
         certificate = certify(plan.promise, book, delta=delta, insecure=curator.insecure)
-    certificate = replace(certificate, caveats=(*task.caveats(m_syn), *certificate.caveats))
+    said = (*task.caveats(m_syn), *certificate.caveats, *said_of_lost(lost))
+    certificate = replace(certificate, caveats=said)
+    if kept is not None:
+        with suppress(OSError):
+            kept.path.unlink(missing_ok=True)
     return Links(_pairs_table(result.pairs), certificate, curator.release)
 
 
@@ -390,6 +426,14 @@ class _Task:
             rows = [max(float(m.counts), 1.0) for m in noisy]
         scale = float(np.sqrt(np.prod([m / n for m, n in zip(made, rows, strict=True)])))
         return max(float(total.counts), 1.0), scale
+
+
+def _digest(value: object) -> str:
+    """Return the digest of texts, settings, or of the rows that are to be linked."""
+    if isinstance(value, LinkProblem):
+        sides = (value.left, value.right)
+        value = [(name, codes.tobytes()) for side in sides for name, codes in sorted(side.items())]
+    return hashlib.sha256(repr(value).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 PARENT = "parent_key"
