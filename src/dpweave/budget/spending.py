@@ -92,10 +92,9 @@ def _read(path: Path | str) -> tuple[Journal, bytes]:
     journal = Journal(path)
     try:
         with Path(path).open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            content = file.read(LONGEST + 1) if size <= LONGEST else b""
-        if max(size, len(content)) > LONGEST:
-            raise journal.trouble(f"it is larger than {LONGEST >> 20:,} MB, as no ledger is")
+            if os.fstat(file.fileno()).st_size > LONGEST:
+                raise journal.trouble(f"it is larger than {LONGEST >> 20:,} MB, as no ledger is")
+            content = file.read()
         journal.catch_up(io.BytesIO(content))
     except OSError as error:
         raise journal.trouble(f"{error.strerror}; name a file that can be read") from error

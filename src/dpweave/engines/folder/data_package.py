@@ -83,11 +83,9 @@ def database_of(content: bytes) -> tuple[Database, dict[str, str]]:
 
 def package_in(path: Path) -> bytes:
     """Read the file that describes a folder, if it is not far too large to be one."""
-    with path.open("rb") as file:
-        content = file.read(LONGEST + 1)
-    if len(content) > LONGEST:
+    if path.stat().st_size > LONGEST:
         raise SchemaError(f"{path} is larger than {LONGEST >> 20} MB; it is not a tabular data package")
-    return content
+    return path.read_bytes()
 
 
 def _written(key: ForeignKey) -> dict[str, Any]:
