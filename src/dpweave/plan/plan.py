@@ -126,7 +126,7 @@ __all__ = ["ColumnPlan", "External", "KeyPlan", "Plan", "Role", "Shares", "Table
 
 
 LONGEST = 1 << 26
-"""Characters that a plan may have."""
+"""Bytes that a plan may have."""
 EXPLAINER = ("dpweave.explain.explain_plan", "explain")
 """Who explains a plan: found by name, as table mechanisms are. Explaining needs budgets
 and links, and these need plans.
@@ -412,14 +412,13 @@ class Plan(DeclaredPlan):
     def load(cls, path: str | Path) -> Plan:
         """Read a plan from TOML."""
         try:
-            with Path(path).open(encoding="utf-8") as file:
-                text = file.read(LONGEST + 1)
+            if Path(path).stat().st_size > LONGEST:
+                raise PlanError(f"{path} is larger than {LONGEST >> 20} MB; it is no plan")
+            text = Path(path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise PlanError(
                 f"the plan {path} cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}"
             ) from None
-        if len(text) > LONGEST:
-            raise PlanError(f"{path} is larger than {LONGEST >> 20} MB; it is no plan")
         return cls.from_toml(text)
 
     def to_toml(self) -> str:
