@@ -142,7 +142,8 @@ def _left(ledger: Path) -> Iterator[Finding]:
         run = file.name.removeprefix(f"{ledger.name}.").removesuffix(ANSWERS)
         if not is_going(ledger, run):
             text = "holds answers of a fit that was cut off, or whose model was not saved"
-            yield Finding("risky", file.name, f"{text}; go on with dpweave fit … --resume (in Python resume=True), or remove it")
+            way = "go on with dpweave fit … --resume (in Python resume=True)"
+            yield Finding("risky", file.name, f"{text}; {way}, or remove it")
     for place in sorted(ledger.parent.glob(".*.part")):
         if not (place / "lock").exists() or _free(place / "lock"):
             old = any((place / "old").glob("*"))
