@@ -29,7 +29,7 @@ from dpweave import chosen
 from dpweave.budget.ways_of_counting import view_units
 from dpweave.measure.per_unit.centred_counts import clip_for
 from dpweave.measure.question import Way
-from dpweave.plan.compiled import once
+from dpweave.plan.compiled import once, once_promised
 from dpweave.privacy.sensitivity import movement
 from dpweave.privacy.window import Units
 from dpweave.schema.domain import View, parse_presence
@@ -96,8 +96,10 @@ def shares(priorities: Sequence[Priority], *, rho: float) -> list[float]:
     while sum(w.bought(math.exp(low)) for w in priorities) < rho:
         low -= 4.0
     for _ in range(100):
-        middle = (low + high) / 2
+        middle, ends = (low + high) / 2, (low, high)
         low, high = (middle, high) if sum(w.bought(math.exp(middle)) for w in priorities) > rho else (low, middle)
+        if middle in ends:  # no number lies between them
+            break
     found = [w.bought(math.exp(low)) for w in priorities]
     total = sum(found)
     return [chosen.LEAST_PART / len(priorities) + (1 - chosen.LEAST_PART) * x / total for x in found]
@@ -194,7 +196,7 @@ def moved(plan: CompiledPlan, view: View, columns: tuple[str, ...], *, way: Way,
     That length is of evenly spread values (:func:`dpweave.measure.per_unit.centred_counts.clip_for`).
     ``times`` asks for units that may own so many times as much.
     """
-    most = times * max(movement(plan.promise, view, columns, unit).l2 for unit in plan.promise.protected)
+    most = times * _moved_plainly(plan, view, columns)
     if way is Way.CLIPPED and any(view.attribute[c].path for c in columns):
         return min(most, chosen.MEAN_LINKS * times)
     own = [c for c in columns if not view.attribute[c].path]
@@ -203,6 +205,12 @@ def moved(plan: CompiledPlan, view: View, columns: tuple[str, ...], *, way: Way,
         return most
     cells = math.prod(plan.table[view.base].codes(view.attribute[c].column) for c in own)
     return min(most, clip_for(many(plan.table[view.base], times=times), 1 / cells))
+
+
+@once_promised
+def _moved_plainly(plan: CompiledPlan, view: View, columns: tuple[str, ...]) -> float:
+    """All that one unit can move in counts over ``columns``."""
+    return max(movement(plan.promise, view, columns, unit).l2 for unit in plan.promise.protected)
 
 
 def many(table: CompiledTable, *, times: float = 1.0) -> float:

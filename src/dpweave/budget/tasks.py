@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from dpweave.plan.compiled import once
+from dpweave.plan.compiled import once, once_promised
 from dpweave.privacy.sensitivity import movement
 from dpweave.schema.domain import Learn, View, newcomer, parse_degree, parse_newcomer, parse_repetition, repetition
 
@@ -143,7 +143,7 @@ def touched(plan: CompiledPlan, task: Task) -> tuple[str, ...]:
     return _touched(plan, task_view(plan, task))
 
 
-@once
+@once_promised
 def _touched(plan: CompiledPlan, view: View) -> tuple[str, ...]:
     columns = tuple(name for name, _ in view.columns)
     return tuple(t for t in plan.promise.protected if movement(plan.promise, view, columns, t).l1 > 0)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dpweave.budget.tasks import COUSINS, ORDER, SIBLINGS
 from dpweave.measure.question import Way
-from dpweave.plan.compiled import once
+from dpweave.plan.compiled import once, once_promised
 from dpweave.privacy.accounting import split
 from dpweave.privacy.sensitivity import units_of
 from dpweave.schema.domain import parse_newcomer
@@ -32,13 +32,13 @@ def table_way(table: CompiledTable) -> Way:
     return Way.CENTRED if table.has_cheap_bound and table.planned.external is None else Way.PLAIN
 
 
-@once
+@once_promised
 def view_units(plan: CompiledPlan, view: View) -> Units | None:
     """What is public about one unit's rows in a view (:func:`dpweave.privacy.sensitivity.units_of`).
 
     Columns of one row that say nothing of other rows stay alike, so that one of them is looked at for all.
     """
-    own = {a.path: plan.table[plan.promise.graph.walk(view.base, a.path)].planned.column for _, a in view.columns}
+    own = {a.path: plan.promise.database[plan.promise.graph.walk(view.base, a.path)].column for _, a in view.columns}
     kind = {name: (a.path, "" if a.column in own[a.path] else a.column) for name, a in view.columns}
     first = {k: name for name, k in reversed(kind.items())}
     units = units_of(plan.promise, replace(view, columns=tuple((n, view.attribute[n]) for n in first.values())))

@@ -71,7 +71,9 @@ def changed_plan(plan: Plan, changes: Iterable[Change]) -> Plan:
         for name in path[:-1]:
             here = here[name]
         here[path[-1]] = value
-    return Plan.from_dict(content)
+    changed = Plan.from_dict(content)
+    changed.compile().take_over(plan.compile())
+    return changed
 
 
 def _error(verdict: Verdict) -> float:

@@ -16,7 +16,7 @@ from dpweave.budget.priorities import many, moved
 from dpweave.budget.tasks import Task, is_category, task_view, touched
 from dpweave.budget.ways_of_counting import for_units, table_way
 from dpweave.measure.question import Way
-from dpweave.plan.compiled import once
+from dpweave.plan.compiled import once, once_promised
 from dpweave.plan.explanation import Learned, Spending
 from dpweave.privacy.accounting import gaussian_sigma as exact_sigma
 from dpweave.privacy.accounting import split
@@ -103,7 +103,7 @@ def _quantile_share(table: TablePlan, column: str, rho: float) -> float:
     return rho if declared else _after_a_look(rho)
 
 
-@once
+@once_promised
 def _weighed(plan: CompiledPlan, table: str) -> Weighed:
     """What one unit moves where categories of a table are learned."""
     return weighed(plan.promise, table)
@@ -134,7 +134,7 @@ def _threshold(delta: float, sigma: float, alone: tuple[tuple[int, int], ...]) -
     from dpweave.privacy.noise import threshold_delta, threshold_for
 
     found = 0
-    for n, weight in alone:
+    for n, weight in reversed(alone):  # the last ones mostly need the most, and in any order the most is found
         if found <= weight or threshold_delta(sigma, found, l0=n, linf=weight) > delta:
             found = max(found, threshold_for(delta, sigma, l0=n, linf=weight))
     return found

@@ -26,8 +26,8 @@ from __future__ import annotations
 import math
 from copy import copy
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import combinations
+from functools import cached_property, lru_cache
+from itertools import combinations, compress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,7 +41,7 @@ from dpweave.schema.domain import MAX_CELLS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from dpweave.arrays import FloatArray
+    from dpweave.arrays import FloatArray, IntArray
     from dpweave.measure.question import Question
     from dpweave.privacy.window import Columns, Units
 
@@ -180,6 +180,19 @@ class Design:
         both = (self.components[i] for i in np.unique(self._informs.nonzero()[1]))
         return any(t.left and t.right for t in both)
 
+    def default_variances(self, links: float) -> FloatArray:
+        """Prior variance of each component (:func:`default_variance`), worked out once for all that are alike."""
+        kinds, of = self._kinds
+        return np.array([default_variance(t, links) for t in kinds])[of]
+
+    @cached_property
+    def _kinds(self) -> tuple[tuple[Workload, ...], IntArray]:
+        """A component of each kind that a prior tells apart, and which kind each one is of."""
+        kinds = [(t.k, bool(t.left)) for t in self.components]
+        first = dict(zip(reversed(kinds), reversed(self.components), strict=True))
+        at = {kind: i for i, kind in enumerate(first)}
+        return tuple(first.values()), np.array([at[kind] for kind in kinds], dtype=np.int64)
+
     def precision(self, shares: FloatArray, l2: Sequence[float], *, rho: float, links: float) -> FloatArray:
         """Precision of each component's coefficients if the cliques get these ``shares`` of ``rho``."""
         unit = 2 * rho * links**2 / np.asarray(l2, dtype=np.float64) ** 2
@@ -266,7 +279,7 @@ class Prediction:
     informed: tuple[Workload, ...] = ()
     """Components that the counts would inform of."""
 
-    @property
+    @cached_property
     def order(self) -> int:
         """The most columns that are worth measuring together, at least 2: fewer come for nothing out of more."""
         shares: dict[int, float] = {}
@@ -312,7 +325,7 @@ def _predicted(
     design = _even_design(left, right, k)
     if not design.cliques:
         return Prediction(0.0, 0.0, ())
-    variance = np.array([default_variance(t, links) for t in design.components])
+    variance = design.default_variances(links)
     sensitivity, asked = [l2] * len(design.cliques), [s.columns for s in design.cliques]
     if units is not None:
         rights = list(dict.fromkeys(t.right for t in design.everything if t.right))
@@ -326,10 +339,8 @@ def _predicted(
     return Prediction(
         float(design.errors(variance, np.zeros_like(precision)).mean()),
         float(design.errors(variance, precision).mean()),
-        tuple((asked[i], float(shares[i])) for i in order),
-        tuple(
-            t for t, v, p in zip(design.components, variance, precision, strict=True) if v * p >= chosen.NEXT_TO_NOTHING
-        ),
+        tuple((asked[i], share) for i, share in zip(order.tolist(), shares[order].tolist(), strict=True)),
+        tuple(compress(design.components, (variance * precision >= chosen.NEXT_TO_NOTHING).tolist())),
     )
 
 

@@ -173,6 +173,16 @@ class CompiledPlan:
         """What was worked out from this plan alone, by who worked it out and from what: see :func:`once`."""
         return {}
 
+    @cached_property
+    def promised(self) -> dict[tuple[object, ...], Any]:
+        """The same of what depends on the promise alone: see :func:`once_promised`."""
+        return {}
+
+    def take_over(self, other: CompiledPlan) -> None:
+        """Take over what was worked out for a plan that promises the same, as one with another domain does."""
+        if other.promise == self.promise:
+            self.__dict__["promised"] = other.promised
+
     def seen_codes(self, base: str, attribute: Attribute, linked: tuple[Path, ...]) -> int:
         """Number of codes of a column as rows of ``base`` see it that lead somewhere by all
         of ``linked``: null too where they may lead nowhere.
@@ -186,15 +196,28 @@ T = TypeVar("T")
 
 def once(work: Callable[Concatenate[CompiledPlan, P], T]) -> Callable[Concatenate[CompiledPlan, P], T]:
     """Let a function of a compiled plan work out each answer once: it depends on nothing but its arguments."""
+    return _remembered(work, lambda plan: plan.answers)
+
+
+def once_promised(work: Callable[Concatenate[CompiledPlan, P], T]) -> Callable[Concatenate[CompiledPlan, P], T]:
+    """Do the same for one that looks at nothing of the plan but its promise: plans that promise the same share it."""
+    return _remembered(work, lambda plan: plan.promised)
+
+
+def _remembered(
+    work: Callable[Concatenate[CompiledPlan, P], T],
+    answers: Callable[[CompiledPlan], dict[tuple[object, ...], Any]],
+) -> Callable[Concatenate[CompiledPlan, P], T]:
     name = f"{work.__module__}.{work.__qualname__}"
 
     @wraps(work)
     def answered(plan: CompiledPlan, /, *args: P.args, **options: P.kwargs) -> T:
-        asked = (name, args, *options.items())
-        if asked not in plan.answers:
-            plan.answers[asked] = work(plan, *args, **options)
-        found: T = plan.answers[asked]
-        return found
+        asked, known = (name, args, *options.items()), answers(plan)
+        found = known.get(asked, known)
+        if found is known:  # which no answer is
+            found = known[asked] = work(plan, *args, **options)
+        answer: T = found
+        return answer
 
     return answered
 

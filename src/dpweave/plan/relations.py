@@ -8,6 +8,7 @@ relation between the rows its keys lead to. :mod:`dpweave.plan.compiled` works o
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from dpweave import chosen
@@ -61,13 +62,13 @@ class Relation:
     is_owned: bool = field(default=False, compare=False)
     """Its key says who owns the rows, all of which have an owner."""
 
-    @property
+    @cached_property
     def view(self) -> View:
         """The rows of ``table`` that are linked, with the columns of both sides."""
         linked: tuple[Path, ...] = ((self.key,),) if self.joint is None else ((self.joint,), (self.key,))
         return View(self.table, (*self.left, *self.right), linked)
 
-    @property
+    @cached_property
     def newcomer_view(self) -> View:
         """The linked rows, by the public row that each leads to."""
         name = newcomer(self.key)

@@ -272,7 +272,7 @@ class _Calculus:
         those of their owners (Theorem 8).
         """
         total = _Staying()
-        for key in self.promise.database[table].foreign_keys:
+        for key in self.promise.database[table].foreign_keys if self.promise.shared else ():
             bound = self.promise.bounds.get((table, key.name), 0)
             if self.promise.is_shared(table, key.name):
                 total += _Staying(gained=self._removed(table), lost=bound * self._removed(key.target))

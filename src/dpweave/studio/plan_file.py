@@ -94,7 +94,8 @@ class PlanFile:
             self._take(self._after.pop())
 
     def _take(self, text: str, plan: Plan | None = None) -> None:
-        self.plan = Plan.from_toml(text) if plan is None else plan
+        before, self.plan = self.plan, Plan.from_toml(text) if plan is None else plan
+        self.plan.compile().take_over(before.compile())
         self.text, self._document = text, None
 
     @property
