@@ -8,6 +8,7 @@ import sqlite3
 import sys
 import time
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,7 +21,6 @@ from tests.studio.databases import CLINIC, SECRET, clinic_rows, write_clinic, wr
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from dpweave.studio.server import Studio
     from tests.backends import PostgresServer
@@ -78,6 +78,16 @@ NAMED = {
     "Date",
     "dialog",
 }
+
+
+AXE = os.environ.get("DPWEAVE_AXE")
+"""Where axe.min.js lies (npm install axe-core), if its rules are to be run too, over every state that is looked at."""
+RUN_AXE = """
+  const done = arguments[arguments.length - 1];
+  const said = v => v.nodes.map(n => `axe: ${v.id}: ${n.html.slice(0, 120)}: ${n.failureSummary}`);
+  axe.run(document, {resultTypes: ['violations']})
+    .then(found => done(found.violations.flatMap(said)), e => done([`${e}`]));
+"""
 
 
 class Person:
@@ -174,6 +184,10 @@ def flaws(browser: Any) -> list[Any]:
         role = node.get("role", {}).get("value")
         if not node.get("ignored") and role in NAMED and not node.get("name", {}).get("value", "").strip():
             found.append(f"{role} without a name")
+    if AXE is not None:
+        if not browser.execute_script("return Boolean(window.axe)"):
+            browser.execute_script(Path(AXE).read_text())
+        found += browser.execute_async_script(RUN_AXE)
     return found
 
 
@@ -187,9 +201,12 @@ def assert_quiet(browser: Any, server: Studio) -> None:
 def test_from_a_database_without_a_plan_to_a_report(browser, tmp_path):
     source = write_clinic(tmp_path / "clinic.sqlite")
     with opened(browser, str(source), tmp_path) as (person, server):
-        person.click("[data-table=wards]")
-        person.click("#role-public")
+        person.click('[data-at="open wards"]')
         person.sees("wards is public")
+        person.click("[data-table=patients]")
+        person.click("#role-public")
+        person.sees("Somebody has to be protected", "#error")
+        assert flaws(browser) == []
         person.click("[data-table=visits]")
         person.sees("10 rows of visits")
         person.fill('[data-at="bound of visits.patient_id"]', "3")
@@ -207,6 +224,7 @@ def test_from_a_database_without_a_plan_to_a_report(browser, tmp_path):
         person.click('[data-at="pick patients.age"]')
         person.fill('[data-at="table"]', "visits")
         person.click('[data-at="pick visits.nights"]')
+        assert flaws(browser) == []
         person.click(".picked button")
         person.sees("patients.age × visits.nights")
         person.go("budget")

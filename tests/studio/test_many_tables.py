@@ -6,7 +6,9 @@ core. The times of the whole page are in ``test_browser.py``.
 
 from __future__ import annotations
 
+import os
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -81,6 +83,34 @@ def test_nobody_waits_for_offers_that_nobody_waits_for(tmp_path: Path) -> None:
     assert bench.helpful({"epsilon": 1.0, "delta": 1e-6})["offers"]
     bench.edit({"edits": [{"path": ["tables", "t05", "rows"], "value": 4000}]})
     assert bench._file.plan is not plan
+
+
+@pytest.mark.skipif("DPWEAVE_TIMES" not in os.environ, reason="takes times: set DPWEAVE_TIMES")
+def test_an_edit_and_its_verdict_take_less_than_300_ms_of_one_core(tmp_path: Path) -> None:
+    """Best of five, because processes that share a core slow each other down."""
+    source = write_many_tables(tmp_path / "many.sqlite")
+    bench = Workbench(str(source), tmp_path / "plan.toml", ledger=tmp_path / "l.jsonl", shown_source="x")
+    bench.outlook({"epsilon": 1.0, "delta": 1e-6})
+    columns = next(t for t in bench.state()["plan"]["tables"] if t["name"] == "t07")["columns"]
+    number = next(c["name"] for c in columns if c["kind"] == "integer" and not c["in_key"])
+    domain, root = ["t07", "columns", number, "domain"], ["t01", "keys", "parent_id", "max_degree"]
+    for what, path, values in (
+        ("epsilon", None, (1.1, 1.2, 1.3, 1.4, 1.5)),
+        ("a domain", domain, [{"low": 0, "high": 9, "bins": n} for n in range(5, 10)]),
+        ("the bound of one table", BOUND[1:], range(4, 9)),
+        ("a bound of 20 tables", root, range(4, 9)),
+        ("rows", ["t20", "rows"], range(2000, 7000, 1000)),
+    ):
+        times = []
+        for value in values:
+            bench._prepare()
+            began = time.thread_time()
+            if path is not None:
+                bench.edit({"edits": [{"path": ["tables", *path], "value": value}]})
+            bench.outlook({"epsilon": 2.0 if path else value, "delta": 1e-6})
+            times.append(time.thread_time() - began)
+        print(f"{what}: {1000 * min(times):.0f} ms")
+        assert min(times) < 0.3, what
 
 
 def test_what_was_kept_says_the_same_as_what_is_worked_out_anew(tmp_path: Path) -> None:

@@ -26,11 +26,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from dpweave import chosen
+from dpweave.budget.tasks import movements
 from dpweave.budget.ways_of_counting import view_units
 from dpweave.measure.per_unit.centred_counts import clip_for
 from dpweave.measure.question import Way
-from dpweave.plan.compiled import once, once_promised
-from dpweave.privacy.sensitivity import movement
+from dpweave.plan.compiled import once
 from dpweave.privacy.window import Units
 from dpweave.schema.domain import View, parse_presence
 
@@ -196,7 +196,7 @@ def moved(plan: CompiledPlan, view: View, columns: tuple[str, ...], *, way: Way,
     That length is of evenly spread values (:func:`dpweave.measure.per_unit.centred_counts.clip_for`).
     ``times`` asks for units that may own so many times as much.
     """
-    most = times * _moved_plainly(plan, view, columns)
+    most = times * max(movement.l2 for movement in movements(plan, view, columns).values())
     if way is Way.CLIPPED and any(view.attribute[c].path for c in columns):
         return min(most, chosen.MEAN_LINKS * times)
     own = [c for c in columns if not view.attribute[c].path]
@@ -205,12 +205,6 @@ def moved(plan: CompiledPlan, view: View, columns: tuple[str, ...], *, way: Way,
         return most
     cells = math.prod(plan.table[view.base].codes(view.attribute[c].column) for c in own)
     return min(most, clip_for(many(plan.table[view.base], times=times), 1 / cells))
-
-
-@once_promised
-def _moved_plainly(plan: CompiledPlan, view: View, columns: tuple[str, ...]) -> float:
-    """All that one unit can move in counts over ``columns``."""
-    return max(movement(plan.promise, view, columns, unit).l2 for unit in plan.promise.protected)
 
 
 def many(table: CompiledTable, *, times: float = 1.0) -> float:

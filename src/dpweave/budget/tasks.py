@@ -7,12 +7,24 @@ from typing import TYPE_CHECKING
 
 from dpweave.plan.compiled import once, once_promised
 from dpweave.privacy.sensitivity import movement
-from dpweave.schema.domain import Learn, View, newcomer, parse_degree, parse_newcomer, parse_repetition, repetition
+from dpweave.schema.domain import (
+    Attribute,
+    Learn,
+    View,
+    newcomer,
+    parse_degree,
+    parse_newcomer,
+    parse_repetition,
+    repetition,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from dpweave.plan.compiled import CompiledPlan
     from dpweave.plan.relations import Relation
     from dpweave.plan.workloads import Joined
+    from dpweave.privacy.sensitivity import Movement
 
 
 SIBLINGS = ":siblings"
@@ -138,6 +150,26 @@ def task_view(plan: CompiledPlan, task: Task) -> View:
     return View.of_table(task.table, table.model_columns if task.group == "tables" else ())
 
 
+def movements(plan: CompiledPlan, view: View, columns: tuple[str, ...]) -> Mapping[str, Movement]:
+    """What one unit of each protected table can move in counts over ``columns``.
+
+    Columns of one row that say nothing of other rows move alike, so that the first of its table stands for all.
+    """
+    alike: dict[Attribute, None] = {}
+    for name in columns:
+        attribute = view.attribute[name]
+        own = plan.promise.database[plan.promise.graph.walk(view.base, attribute.path)]
+        column = own.columns[0].name if attribute.column in own.column else attribute.column
+        alike[Attribute(column, attribute.path)] = None
+    return _movements(plan, View(view.base, tuple((str(i), a) for i, a in enumerate(alike)), view.linked))
+
+
+@once_promised
+def _movements(plan: CompiledPlan, view: View) -> Mapping[str, Movement]:
+    columns = tuple(view.attribute)
+    return {unit: movement(plan.promise, view, columns, unit) for unit in plan.promise.protected}
+
+
 def touched(plan: CompiledPlan, task: Task) -> tuple[str, ...]:
     """Protected tables whose units some count of a task may depend on: those that all its columns together reach."""
     return _touched(plan, task_view(plan, task))
@@ -146,4 +178,4 @@ def touched(plan: CompiledPlan, task: Task) -> tuple[str, ...]:
 @once_promised
 def _touched(plan: CompiledPlan, view: View) -> tuple[str, ...]:
     columns = tuple(name for name, _ in view.columns)
-    return tuple(t for t in plan.promise.protected if movement(plan.promise, view, columns, t).l1 > 0)
+    return tuple(t for t, moved in movements(plan, view, columns).items() if moved.l1 > 0)

@@ -60,7 +60,8 @@ if TYPE_CHECKING:
 def explain(plan: Plan, *, epsilon: float, delta: float, enough: bool = True) -> Explanation:
     """Work out what ``plan`` promises and what a fit at (epsilon, delta) can be expected to give.
 
-    ``enough``: advice also names an epsilon that would be enough, for which tables are predicted some five times more.
+    ``enough``: advice also names an epsilon that would be enough, for which tables are predicted some five times more,
+    and all is said in words too.
     """
     allocation = allocate(plan, epsilon=epsilon, delta=delta)
     promise, compiled = plan.promise, plan.compile()
@@ -104,7 +105,7 @@ def explain(plan: Plan, *, epsilon: float, delta: float, enough: bool = True) ->
         ),
         verdict=predicted(plan, allocation, judged, enough=multiple),
     )
-    return replace(found, text=explanation_text(found))
+    return replace(found, text=explanation_text(found)) if enough else found
 
 
 # -- working it out ----------------------------------------------------------------------------------------------------

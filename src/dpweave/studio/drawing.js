@@ -75,7 +75,7 @@ export function draw(box, plan, chosen, unit, choose) {
     button.setAttribute("aria-pressed", String(table.name === chosen));
     const name = document.createElement("b"), part = document.createElement("small");
     name.textContent = table.name;
-    part.textContent = rows ? (table.name === unit.table ? `${table.role} · 1 row` : `≤ ${rows.toLocaleString("en")} rows of one unit`) : table.role;
+    part.textContent = rows ? (table.name === unit.table ? `${table.role} · 1 row` : `≤ ${rows.toLocaleString("en", {notation: rows < 1e5 ? "standard" : "compact"})} rows per unit`) : table.role;
     button.append(name, part);
     button.title = table.name;
     button.addEventListener("click", () => choose(table.name));

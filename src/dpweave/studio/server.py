@@ -7,6 +7,7 @@ import shutil
 import traceback
 from contextlib import contextmanager
 from functools import cache
+from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from pathlib import Path
@@ -38,6 +39,13 @@ POLICY = (
 )
 REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox; frame-ancestors 'none'"
 """Of a report, which is a page without scripts."""
+WORDS = """\
+<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,"><title>dpweave studio</title></head>
+<body><main><h1>dpweave studio</h1><p>{text}</p></main></body></html>
+"""
+"""A page that says one thing."""
 
 
 class Studio(ThreadingHTTPServer):
@@ -61,11 +69,14 @@ class Studio(ThreadingHTTPServer):
 
 
 def _answer(method: Method, body: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
-    """Do what was asked. An error of our own tree is a sentence; of any other no word is said but where it is."""
+    """Do what was asked. An error of our own tree is a sentence; of any other no word is said but where it is.
+
+    What is refused in a sentence is an answer too: a code of failure would be an error in the browser's console.
+    """
     try:
         return 200, method(body)
     except DpweaveError as error:
-        return 400, {"error": str(error)}
+        return 200, {"error": str(error)}
     except Exception as error:  # noqa: BLE001 - its message might hold what nobody may see
         at = traceback.extract_tb(error.__traceback__)[-1]
         return 500, {
@@ -178,7 +189,8 @@ class Handler(BaseHTTPRequestHandler):
         self._send(code, text.encode("utf-8", "replace"), "application/json; charset=utf-8", {})
 
     def _words(self, code: int, text: str) -> None:
-        self._send(code, f"{text}\n".encode(), "text/plain; charset=utf-8", {})
+        page = WORDS.format(text=escape(text)).encode("utf-8", "replace")
+        self._send(code, page, "text/html; charset=utf-8", {})
 
     def _send(self, code: int, content: bytes, kind: str, headers: dict[str, str]) -> None:
         self._head(code, kind, len(content), headers)

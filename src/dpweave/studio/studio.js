@@ -4,6 +4,7 @@ import {draw} from "/drawing.js";
 
 const $ = id => document.getElementById(id);
 const WORDS = {useful: "good", coarse: "note", "noise only": "bad"};
+const MOST_SHOWN = 8;
 const EDGES = "edges", LEARN = "learn", LIST = "list", OPAQUE = "opaque", RANGE = "range";
 const now = {
   state: null, outlook: null, steps: {}, ledger: null, step: "schema", table: null, picks: [], drafts: new Map(), paired: "",
@@ -32,6 +33,9 @@ const percent = x => x > .9995 ? "100 %" : `${(100 * x).toFixed(x >= .1 ? 0 : 1)
 const plural = (n, one, many = `${one}s`) => `${number(n)} ${n === 1 ? one : many}`;
 const list = names => names.length < 2 ? names.join("") : `${names.slice(0, -1).join(", ")} and ${names.at(-1)}`;
 
+// A name may be broken after a dot or an underscore, and nowhere else while there is room.
+const broken = name => name.split(/(?<=[._])/).flatMap((part, i) => i ? [el("wbr"), part] : [part]);
+
 function span(seconds) {
   if (seconds < 90) return `${Math.max(1, Math.round(seconds))} s`;
   return seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`;
@@ -45,7 +49,7 @@ async function ask(name, body = {}) {
     throw new Error("The studio does not answer. Is it still running in its terminal?");
   }
   const found = await answer.json();
-  if (!answer.ok) throw new Error(found.error);
+  if (found.error !== undefined) throw new Error(found.error);
   return found;
 }
 
@@ -86,7 +90,7 @@ function dialog(title, body, buttons) {
 
 function diffOf(lines) {
   if (!lines.length) return el("p", {}, "Nothing differs from the file.");
-  return el("pre", {tabindex: "0", "aria-label": "Changes, line by line"}, lines.map(line => {
+  return el("pre", {tabindex: "0", role: "region", "aria-label": "Changes, line by line"}, lines.map(line => {
     const kind = line.startsWith("+") ? "plus" : line.startsWith("-") ? "minus" : "";
     return el("span", {class: kind}, `${line}\n`);
   }));
@@ -216,8 +220,11 @@ function showSchema() {
   draw($("drawing"), plan, now.table, unit, choose);
   $("schema-command").textContent = now.state.commands.schema;
   const open = plan.could_be_public;
-  redraw($("hints"), open.length ? el("p", {class: "note"}, el("strong", {}, "Look at "), list(open),
-    ": protected so far, and perhaps reference data. Make it public if anybody may see it; each protected table needs budget.") : null);
+  redraw($("hints"), open.length ? el("div", {}, el("p", {class: "note"}, el("strong", {}, "Look at "), list(open),
+    ": protected so far, and perhaps reference data. Make it public if anybody may see it; each protected table needs budget."),
+    el("div", {class: "buttons"}, open.slice(0, 3).map(name => el("button", {type: "button", class: "small", "data-at": `open ${name}`, onclick: async () => {
+      if (await change("role", {table: name, role: "public"})) { choose(name); $("role-public").focus({preventScroll: true}); say(`${name} is public now.`); }
+    }}, `Anybody may see ${name}: make it public`)))) : null);
   redraw($("table-panel"), el("h3", {}, t.name), roles(t), said(t, unit), keys(t));
 }
 
@@ -241,11 +248,13 @@ function roles(t) {
 
 function said(t, unit) {
   if (!unit.table) return el("p", {}, `${t.name} is public: nobody is hidden in it.`);
-  const others = Object.entries(unit.rows).filter(([name]) => name !== unit.table);
+  const others = Object.entries(unit.rows).filter(([name]) => name !== unit.table).sort(([a], [b]) => (b === t.name) - (a === t.name));
+  const items = some => el("ul", {}, some.map(([name, rows]) => el("li", {}, `${plural(rows, "row")} of ${name}`)));
   return el("div", {class: "card"},
     el("strong", {}, `One row of ${unit.table} is one unit.`), " ",
     others.length ? "With it goes, at most:" : "Nothing else goes with it.",
-    others.length ? el("ul", {}, others.map(([name, rows]) => el("li", {}, `${plural(rows, "row")} of ${name}`))) : null,
+    others.length ? items(others.slice(0, MOST_SHOWN)) : null,
+    others.length > MOST_SHOWN ? el("details", {"data-at": "unit"}, el("summary", {}, `and rows of ${others.length - MOST_SHOWN} more tables`), items(others.slice(MOST_SHOWN))) : null,
     el("p", {class: "soft"}, now.state.plan.neighbours === "entity"
       ? "A copy hardly tells whether this unit is in the database at all. How little it tells is set by epsilon."
       : "A copy hardly tells what this row says; that it is there is not hidden. How little it tells is set by epsilon."));
@@ -360,7 +369,7 @@ function columnOf(t, c) {
   const select = el("select", {"aria-label": `Values of ${c.name}`, "data-at": `form ${at}`, onchange: e => formChosen(t, c, e.target.value)},
     formsOf(c).map(f => el("option", {value: f, selected: f === form}, FORMS[f])));
   const chosen = now.picks.some(p => p.table === t.name && p.column === c.name);
-  const pick = el("button", {type: "button", class: "small", "aria-pressed": String(chosen), "data-at": `pick ${at}`, "aria-label": `Pick ${at} for a workload or a rule`,
+  const pick = el("button", {type: "button", class: "small", "aria-pressed": String(chosen), "data-at": `pick ${at}`, "aria-label": `${chosen ? "Picked" : "Pick"} ${at} for a workload or a rule`,
     onclick: () => togglePick(t.name, c.name)}, chosen ? "picked" : "pick");
   return el("li", {class: "column"}, head, el("div", {class: "line"}, select, fields(t, c, form, [...place, "domain"])), pick);
 }
@@ -450,11 +459,13 @@ function picked() {
   if (!now.picks.length) return el("p", {class: "soft"}, "Pick two columns, of one table or of two, to say that how they go together matters, or to set a rule.");
   const names = now.picks.map(p => `${p.table}.${p.column}`);
   const [a, b] = now.picks, same = b && a.table === b.table;
+  const [one, other] = now.picks.map(p => table(p.table).columns.find(c => c.name === p.column));
+  const orders = same && one.ordered && other.ordered && one.kind === other.kind;
   const add = async (path, value) => { now.picks = []; if (await change("edit", {edits: [{path, value}]})) { now.paired = names.join(" × "); show(); } };
   return el("div", {class: "picked", role: "status"}, el("strong", {}, names.join(" × ")), b ? null : " · pick a second column",
     b ? el("div", {class: "buttons"},
       el("button", {type: "button", onclick: () => add(["workloads", "new"], {columns: names})}, "They matter together"),
-      same ? el("button", {type: "button", onclick: () => add(["constraints", "new"], {table: a.table, lower: a.column, upper: b.column})}, `Rule: ${a.column} ≤ ${b.column}`) : null,
+      orders ? el("button", {type: "button", onclick: () => add(["constraints", "new"], {table: a.table, lower: a.column, upper: b.column})}, `Rule: ${a.column} ≤ ${b.column}`) : null,
       same ? el("button", {type: "button", onclick: () => add(["constraints", "new"], {table: a.table, columns: [a.column], dependent: b.column})}, `Rule: ${a.column} decides ${b.column}`) : null,
       el("button", {type: "button", onclick: () => { now.picks = []; show(); }}, "Let go")) : null);
 }
@@ -569,7 +580,7 @@ function verdictTable(judged, caption, before = null) {
     el("thead", {}, el("tr", {}, el("th", {scope: "col"}, "Table or relation"), el("th", {scope: "col"}, "Worth"), el("th", {scope: "col", class: "n"}, "Error"),
       before ? el("th", {scope: "col"}, "Predicted") : null, el("th", {scope: "col", class: "n"}, "Rows"))),
     el("tbody", {}, judged.map(j => el("tr", {},
-      el("th", {scope: "row"}, j.name, j.unlearned.length ? el("div", {class: "soft"}, `not learned: ${j.unlearned.join(", ")}`) : null),
+      el("th", {scope: "row"}, broken(j.name), j.unlearned.length ? el("div", {class: "soft"}, `not learned: ${j.unlearned.join(", ")}`) : null),
       el("td", {}, el("span", {class: `badge ${WORDS[j.word]}`}, j.word)), el("td", {class: "n"}, j.error.toFixed(2)),
       before ? el("td", {}, old.get(j.name)?.word ?? "–") : null,
       el("td", {class: "n"}, j.rows === null ? "" : `${figure(Math.round(j.rows))}${j.band ? ` ± ${figure(j.band)}` : ""}`))))));
@@ -698,9 +709,9 @@ function showRun() {
     state.saved ? null : el("p", {class: "note"}, "The plan is not saved. A fit reads it from the file, so save it first."),
     el("div", {class: "buttons"},
       state.saved ? null : el("button", {type: "button", class: "main", "data-at": "save here", onclick: save}, "Save plan"),
-      el("button", {type: "button", class: f?.state === "done" ? null : "main", "data-at": "fit", disabled: !state.saved || running, onclick: () => fit(false)},
+      el("button", {type: "button", class: f && f.state !== "running" ? null : "main", "data-at": "fit", disabled: !state.saved || running, onclick: () => fit(false)},
         f?.state === "done" ? `Fit again, and spend epsilon ${figure(now.epsilon)} once more …` : `Fit, and spend epsilon ${figure(now.epsilon)} …`),
-      f?.state === "cancelled" || f?.state === "failed" ? el("button", {type: "button", "data-at": "resume", disabled: !state.saved || running, onclick: () => fit(true)}, "Go on where it was cut off …") : null),
+      f?.state === "cancelled" || f?.state === "failed" ? el("button", {type: "button", class: "main", "data-at": "resume", disabled: !state.saved || running, onclick: () => fit(true)}, "Go on where it was cut off …") : null),
     f?.state === "running" ? progress(f) : null, ended(f),
     f?.state === "done" ? [el("p", {class: "good"}, el("strong", {}, "Done. "), `The model is in ${f.files.model}. It holds noisy counts, never a row.`),
       verdictTable(f.result.verdict.judged, "What copies are worth, as found", now.predicted),

@@ -17,6 +17,7 @@ Every owner keeps its number of rows.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -62,13 +63,19 @@ class CodedVectors:
         return out
 
     def between(self, one: IntArray, two: IntArray, first: FloatArray, second: FloatArray) -> FloatArray:
-        """Vectors of some ``second`` times those with codes ``two``, less ``first`` times those with codes ``one``."""
+        """Vectors of some ``second`` times those with codes at the places ``two``, less ``first`` times those at
+        ``one`` (:meth:`places`).
+        """
         first, second = _single(first), _single(second)
         out = np.multiply.outer(first - second, self.centre)
-        rows = np.arange(len(out))[:, None]
-        out[rows, one] -= first[:, None]
-        out[rows, two] += second[:, None]
+        flat = out.reshape(-1)
+        flat[one] -= first[:, None]
+        flat[two] += second[:, None]
         return out
+
+    def places(self, rows: IntArray) -> IntArray:
+        """Where the codes of some rows lie in the matrix of their vectors, which is read from front to back."""
+        return np.asarray(self.codes[rows] + len(self.centre) * np.arange(len(rows))[:, None])
 
     def blocks(self) -> Iterator[IntArray]:
         """All rows, some at a time."""
@@ -91,6 +98,23 @@ class SiblingMoments:
     off_owners: FloatArray
     weight: float = 1.0
     """Of what is off with owners."""
+    moved: tuple[IntArray, FloatArray] | None = None
+    """Owners whose rows have moved since ``sums`` were written, and what is theirs now."""
+    ours: bool = False
+    """Whether ``sums`` may be written over: nobody else holds them."""
+
+    @cached_property
+    def current(self) -> FloatArray:
+        """Sums over the rows of each owner, as they are now.
+
+        Most owners keep theirs, so they are written over where rows moved. What came before is not asked again, and
+        batches that are not made never get here.
+        """
+        if self.moved is None:
+            return self.sums
+        found, (owners, now) = self.sums if self.ours else self.sums.copy(), self.moved
+        found[owners] = now
+        return found
 
     @classmethod
     def of(cls, x: CodedVectors, y: CodedVectors, owner: IntArray, shown: FloatArray) -> Self:
@@ -134,19 +158,27 @@ class SiblingMoments:
         """
         off, off_owners, weights = _single(self.off), _single(self.off_owners), _single(self.per_sibling)
         change = np.empty(len(some.one))
+        room: FloatArray = np.empty((CACHED, len(self.x.centre)), dtype=np.float32)
         for start in range(0, len(change), CACHED):
             block = some.some(slice(start, start + CACHED))
-            mine, theirs = self.x.codes[block.one], self.x.codes[block.two]
+            mine, theirs = self.x.places(block.one), self.x.places(block.two)
             p, q = block.ends, block.others
             g = self.x.between(mine, theirs, weights[p], weights[q])
-            g += self.sums[p] * weights[p][:, None]
-            g -= self.sums[q] * weights[q][:, None]
-            h = self.y.between(self.y.codes[q], self.y.codes[p], self.shown[q], self.shown[p])
+            g += self._weighted(p, weights, room)
+            g -= self._weighted(q, weights, room)
+            h = self.y.between(self.y.places(q), self.y.places(p), self.shown[q], self.shown[p])
             square = 2.0 * (mine != theirs).sum(axis=1)
             found = 4 * _along(g @ off, mine, theirs) + 2 * square * _dot(g, g) + 2 * _along(g, mine, theirs) ** 2
             found += self.weight * (2 * _along(h @ off_owners, mine, theirs) + square * _dot(h, h))
             change[start : start + CACHED] = found
         return change
+
+    def _weighted(self, owners: IntArray, weights: FloatArray, room: FloatArray) -> FloatArray:
+        """Sums of some owners' rows by their weights, in the ``room`` there is."""
+        out = room[: len(owners)]
+        np.take(self.current, owners, axis=0, out=out, mode="clip")  # which does without a copy; nothing is clipped
+        out *= weights[owners][:, None]
+        return out
 
     def conflicts(self, some: Exchanges) -> None:  # noqa: ARG002
         """None: what many exchanges do together is worked out before they are made."""
@@ -161,7 +193,7 @@ class SiblingMoments:
         touched, place = np.unique(np.append(some.ends, some.others), return_inverse=True)
         here, there = np.split(place[:, None] * len(self.x.centre), 2)
         mine, theirs = self.x.codes[some.one], self.x.codes[some.two]
-        before = self.sums[touched]
+        before = self.current[touched]
         now = before.copy()
         for at, step in ((here + theirs, 1), (here + mine, -1), (there + mine, 1), (there + theirs, -1)):
             np.add.at(now.reshape(-1), at.ravel(), np.float32(step))
@@ -170,11 +202,10 @@ class SiblingMoments:
         # A row's own square counts with the weight of its owner.
         off = self.off + _squares(before, now, self.per_sibling[touched])
         off += _squares(one, two, self.per_sibling[q] - self.per_sibling[p])
-        h = self.y.between(self.y.codes[q], self.y.codes[p], self.shown[q], self.shown[p])
+        h = self.y.between(self.y.places(q), self.y.places(p), self.shown[q], self.shown[p])
         owners = self.off_owners + h.T @ (two - one)
-        sums = self.sums.copy()
-        sums[touched] = now
-        found = replace(self, sums=sums, off=off, off_owners=owners)
+        ours, moved = self.moved is not None, (touched, now)
+        found = replace(self, sums=self.current, off=off, off_owners=owners, moved=moved, ours=ours)
         return found, found.loss - self.loss
 
 
@@ -237,9 +268,9 @@ def _squares(before: FloatArray, after: FloatArray, weight: FloatArray) -> Float
 
 
 def _along(vectors: FloatArray, one: IntArray, two: IntArray) -> FloatArray:
-    """Products of vectors with differences of rows, given by their codes: ``two`` less ``one``."""
-    rows = np.arange(len(vectors))[:, None]
-    return np.asarray((vectors[rows, two] - vectors[rows, one]).sum(axis=1))
+    """Products of vectors with differences of rows, given by the places of their codes: ``two`` less ``one``."""
+    flat = vectors.reshape(-1)
+    return np.asarray((flat[two] - flat[one]).sum(axis=1))
 
 
 def _dot(a: FloatArray, b: FloatArray) -> FloatArray:
