@@ -53,6 +53,7 @@ INSIDE: dict[str, set[float]] = {
 AT_THE_TOP: dict[str, str] = {
     "engines/file_locks.py": "TRIES",
     "cli/interruption.py": "INTERRUPTED",
+    "budget/kept_answers.py": "UNSEALED FORMAT",
     "budget/spending.py": "LONGEST",
     "engines/folder/data_package.py": "LONGEST",
     "plan/plan.py": "LONGEST",

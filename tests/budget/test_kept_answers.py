@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
+import zlib
+
 import numpy as np
 import pytest
 
-from dpweave.budget.kept_answers import KeptAnswers, find
+from dpweave.budget.kept_answers import KeptAnswers, _sealed, find
 from dpweave.errors import BudgetError, LedgerError, UsageError
 from dpweave.privacy.accounting import Budget, Cost
 from dpweave.privacy.ledger import Ledger
+from dpweave.privacy.noise import InsecureNoise
 from dpweave.privacy.release import Answer, Question
 
 BOUND = {"plan": "p", "source": "shop", "epsilon": "1.0", "delta": "1e-06"}
@@ -34,11 +40,11 @@ def ledger(tmp_path):
     return path
 
 
-def gone_on(ledger) -> KeptAnswers:
+def gone_on(ledger, noise=None) -> KeptAnswers:
     book = Ledger.open(
         ledger, database="shop", limit=Budget(2.0, 1e-6), tables=("people",), run=find(ledger, BOUND).run
     )
-    kept = KeptAnswers(book, ledger)
+    kept = KeptAnswers(book, ledger, noise=noise)
     kept.go_on()
     return kept
 
@@ -87,11 +93,74 @@ def test_answers_that_were_changed_or_not_paid_for_are_refused(ledger):
     kept.path.write_bytes(whole.replace(b'"charge": 2', b'"charge": 4', 1))
     with pytest.raises(LedgerError, match="damaged"):  # the next line no longer follows it
         find(ledger, BOUND)
-    kept.path.write_bytes(
-        whole[: whole.rfind(b'{"chain"')] + whole[whole.rfind(b'{"chain"') :].replace(b'"charge": 3', b'"charge": 9')
-    )
+    rest, last = whole[: whole.rfind(b'{"chain"')], whole[whole.rfind(b'{"chain"') :]
+    forged = last.replace(b'"charge": 3', b'"charge": 9')
+    kept.path.write_bytes(rest + forged)
+    with pytest.raises(LedgerError, match="damaged"):  # nor is it what was written
+        kept.lost(ledger)
+    kept.path.write_bytes(rest + sealed(json.loads(forged)))
     with pytest.raises(LedgerError, match="was not charged for"):
         kept.lost(ledger)
+
+
+def sealed(line: dict[str, object]) -> bytes:
+    """A line as somebody may write it who knows how."""
+    return _sealed(json.dumps({name: value for name, value in line.items() if name != "sum"}))
+
+
+def test_any_bit_of_the_last_answer_is_enough(ledger):
+    kept = find(ledger, BOUND)
+    whole = kept.path.read_bytes()
+    for at in range(whole.rfind(b'{"chain"'), len(whole) - 1):
+        kept.path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(LedgerError, match="damaged"):
+            find(ledger, BOUND)
+
+
+def test_answers_of_version_0_3_are_given_too(ledger):
+    """They have no digest of the line itself."""
+    path, last, lines = find(ledger, BOUND).path, b"", []
+    for line in path.read_bytes().splitlines():
+        plain = {name: value for name, value in json.loads(line).items() if name != "sum"}
+        plain["chain"] = hashlib.sha256(last).hexdigest()
+        last = json.dumps(plain | ({"format": 1} if not lines else {})).encode() + b"\n"
+        lines.append(last)
+    path.write_bytes(b"".join(lines))
+    kept = gone_on(ledger)
+    assert [kept.recall(question(n)).counts[0][0, 0] for n in range(2)] == [0, -1]
+    assert kept.recall(question(2)) is None
+    kept.keep(question(2), Answer((np.array(7),)))
+    assert find(ledger, BOUND).lines == 3
+
+
+BOMB = base64.b64encode(zlib.compress(bytes(1 << 26), 9)).decode()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"counts": None},
+        {"counts": []},
+        {"counts": [{"shape": [3], "data": 5}]},
+        {"counts": [{"shape": [3], "data": "AA="}]},
+        {"counts": [{"shape": [3], "data": "AAAA"}]},
+        {"counts": [{"shape": [-3], "data": BOMB}]},
+        {"counts": [{"shape": "ab", "data": BOMB}]},
+        {"counts": [{"shape": [1 << 23], "data": BOMB}]},
+        {"counts": [{"shape": [1 << 70], "data": BOMB}]},
+        {"values": 5},
+        {"values": [{"a": 1}]},
+        {"noise": 5},
+        {"noise": {"bit_generator": "PCG64"}},
+    ],
+)
+def test_an_answer_that_somebody_wrote_is_refused_and_no_bug(ledger, change):
+    """Digests are those of the file, so only what is in it is wrong."""
+    path = find(ledger, BOUND).path
+    head, first, _ = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(head + sealed({**json.loads(first), **change}))
+    with pytest.raises(LedgerError, match="damaged"):
+        gone_on(ledger, noise=InsecureNoise(1)).recall(question(0))
 
 
 def test_a_disk_that_takes_no_more_does_not_end_a_fit(ledger, monkeypatch):

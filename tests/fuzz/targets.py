@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import shutil
@@ -14,7 +15,7 @@ import pyarrow as pa
 import tomlkit
 
 import dpweave as dw
-from dpweave.budget.kept_answers import find
+from dpweave.budget.kept_answers import _sealed, find
 from dpweave.budget.spending import read
 from dpweave.engines.opening import open_source
 from dpweave.plan.plan import Plan
@@ -146,6 +147,24 @@ def _lines(name: str) -> Callable[[random.Random, Path], bytes]:
     return make
 
 
+def _answers(rng: random.Random, folder: Path) -> bytes:
+    """Kept answers, torn; or edited by somebody who knows how their digests are made."""
+    content = (folder / "answers.kept").read_bytes()
+    if rng.random() < 0.3:
+        return torn(content, rng)
+    lines = [json.loads(line) for line in content.splitlines()]
+    at = rng.randrange(len(lines))
+    lines[at] = spoilt(lines[at], rng, times=rng.choice((1, 2)))
+    out, last = b"", b""
+    for line in lines:
+        if isinstance(line, dict):
+            chain = {"chain": hashlib.sha256(last).hexdigest()} if "chain" in line else {}
+            line = {n: v for n, v in line.items() if n != "sum"} | chain
+        last = _sealed(json.dumps(line))
+        out += last
+    return out
+
+
 def _read_ledger(content: bytes, folder: Path) -> None:
     path = folder / "broken.jsonl"
     path.write_bytes(content)
@@ -225,7 +244,7 @@ TARGETS = {
     "model-parts": Target("models whose parts were edited: load, verify, sample", _model_parts, _read_model),
     "model-entry": Target("models one part of which was torn: load, verify, sample", _model_entry, _read_entry),
     "ledger": Target("ledgers: read, verify a model against them", _lines("ledger.jsonl"), _read_ledger),
-    "answers": Target("kept answers: find what can be resumed", _lines("*.kept"), _read_answers),
+    "answers": Target("kept answers: find what can be resumed", _answers, _read_answers),
     "schema": Target("names and types of tables and columns: draft, check", _schema, _read_schema),
     "data-package": Target("descriptions of a folder of CSV files: draft, read", _package, _read_package),
 }

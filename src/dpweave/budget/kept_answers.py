@@ -2,8 +2,8 @@
 
 The first line says what the answers belong to: the run, and digests of the plan and of all else that decides which
 questions are asked. Every other line is one answer: the digest of its question, the number of the ledger's line that
-charged for it, and noisy counts. Each line carries the digest of the one before. All of it was released: noise was
-added before, and nothing else is here. (Under ``insecure_seed`` the state of the seeded noise is, too.)
+charged for it, and noisy counts. Each line carries the digest of the one before, and its own. All of it was released:
+noise was added before, and nothing else is here. (Under ``insecure_seed`` the state of the seeded noise is, too.)
 
 A fit that goes on asks the same questions in the same order, because learning depends on answers and on the plan alone.
 So answers are given in the order in which they were kept, and a question that is not the next one is refused. Nothing
@@ -36,6 +36,7 @@ from dpweave.errors import BudgetError, LedgerError, UsageError
 from dpweave.privacy.accounting import Budget, Cost, round_up
 from dpweave.privacy.release import Answer
 from dpweave.privacy.window import Candidate
+from dpweave.schema.domain import MAX_CELLS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,6 +47,10 @@ if TYPE_CHECKING:
     from dpweave.privacy.release import Question
 
 SUFFIX = ".answers"
+UNSEALED, FORMAT = 1, 2
+"""What version 0.3 wrote, lines without a digest of their own, and what this one writes."""
+MALFORMED = (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError, zlib.error)
+"""What reading raises where a file of answers is not one."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +142,7 @@ class KeptAnswers:
 
     def begin(self, bound: Mapping[str, str]) -> None:
         """Say what answers to come belong to. It is tried before anything is charged: what fails here costs nothing."""
-        head = {"format": 1, "run": self._book.run, "version": _version(), "bound": {**bound}}
+        head = {"format": FORMAT, "run": self._book.run, "version": _version(), "bound": {**bound}}
         try:
             self._append(head)
             if os.name == "posix":  # the name itself must survive a crash
@@ -167,9 +172,15 @@ class KeptAnswers:
                 " the fit that kept it learned in another way; resume with the version of dpweave and on the machine"
                 " that began it, or begin a new one. Nothing was charged"
             )
-        if self._noise is not None and line["noise"] is not None:
-            self._noise.rng.bit_generator.state = line["noise"]
-        return Answer(tuple(_counts(x) for x in line["counts"]), tuple(line["values"]))
+        try:
+            if self._noise is not None and line["noise"] is not None:
+                self._noise.rng.bit_generator.state = line["noise"]
+            answer = _answer(line)
+            if len(answer.counts) != (len(question.about) if question.what["verb"] == "measure" else 1):
+                raise ValueError("other counts")
+        except MALFORMED:
+            raise _damaged(self.path) from None
+        return answer
 
     def keep(self, question: Question, answer: Answer) -> None:
         """See ``Answers``. If the disk takes no more, the fit goes on: it has what it paid for in memory."""
@@ -194,7 +205,7 @@ class KeptAnswers:
             )
 
     def _append(self, content: Mapping[str, object]) -> None:
-        line = json.dumps({"chain": _sha(self._last), **content}).encode() + b"\n"
+        line = _sealed(json.dumps({"chain": _sha(self._last), **content}))
         size = self.path.stat().st_size if self.path.exists() else 0
         with self.path.open("ab") as file:
             try:
@@ -217,22 +228,38 @@ def _lines(path: Path) -> list[dict[str, Any]]:
             line = json.loads(raw)
             if line["chain"] != _sha(last):
                 raise ValueError("chain")
+            if not _is_sealed(raw) and (found or [line])[0]["format"] != UNSEALED:
+                raise ValueError("seal")
             found.append(line)
             last = raw
         head, *answers = found
-        if head["format"] != 1 or not isinstance(head["bound"], dict):
+        if head["format"] not in (UNSEALED, FORMAT) or not isinstance(head["bound"], dict):
             raise ValueError("format")
         if not (isinstance(head["run"], str) and isinstance(head["version"], str)):
             raise TypeError("head")
         if any(type(line["charge"]) is not int or not isinstance(line["question"], str) for line in answers):
             raise TypeError("answer")
+        for line in answers:
+            _answer(line)
     except OSError as error:
         raise LedgerError(f"the answers in {path} cannot be read: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError, IndexError, RecursionError):
-        raise LedgerError(
-            f"the answers in {path} are damaged; they cannot be used, and what they cost is spent"
-        ) from None
+    except MALFORMED:
+        raise _damaged(path) from None
     return found
+
+
+def _damaged(path: Path) -> LedgerError:
+    return LedgerError(f"the answers in {path} are damaged; they cannot be used, and what they cost is spent")
+
+
+def _sealed(body: str) -> bytes:
+    """Return a line with its own digest, so that damage is noticed in the last line too."""
+    return f'{body[:-1]}, "sum": "{_sha(body.encode())}"}}\n'.encode()
+
+
+def _is_sealed(raw: bytes) -> bool:
+    """Whether a line is as it was written."""
+    return raw == _sealed(raw.rpartition(b', "sum": "')[0].decode() + "}")
 
 
 @cache
@@ -254,12 +281,22 @@ def _sha(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+def _answer(line: Mapping[str, Any]) -> Answer:
+    """Read noisy counts, and the values they belong to if there are some: no more counts than a question may have."""
+    values = line["values"]
+    if not all(v is None or isinstance(v, str | int | float) for v in values):
+        raise TypeError("values")
+    return Answer(tuple(_counts(x, most=max(MAX_CELLS, len(values))) for x in line["counts"]), tuple(values))
+
+
 def _packed(counts: IntArray) -> dict[str, object]:
     data = zlib.compress(counts.astype("<i8").tobytes(), 1)
     return {"shape": list(counts.shape), "data": base64.b64encode(data).decode()}
 
 
-def _counts(packed: Mapping[str, Any]) -> IntArray:
-    size = 8 * math.prod(packed["shape"])
-    data = zlib.decompressobj().decompress(base64.b64decode(packed["data"]), size + 1)
+def _counts(packed: Mapping[str, Any], *, most: int) -> IntArray:
+    cells = math.prod(packed["shape"])
+    if not 0 <= cells <= most:
+        raise ValueError("cells")
+    data = zlib.decompressobj().decompress(base64.b64decode(packed["data"]), 8 * cells + 1)
     return np.frombuffer(data, dtype="<i8").astype(np.int64).reshape(packed["shape"])
