@@ -220,7 +220,8 @@ class KeptAnswers:
 
 def _lines(path: Path) -> list[dict[str, Any]]:
     """Read the whole lines of a file of answers, its first line first; refused where they do not follow each other."""
-    found, last = [], b""
+    found: list[dict[str, Any]] = []
+    last = b""
     try:
         for raw in path.read_bytes().splitlines(keepends=True):
             if not raw.endswith(b"\n"):
