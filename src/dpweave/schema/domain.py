@@ -428,6 +428,17 @@ class View:
     columns: tuple[tuple[str, Attribute], ...]
     linked: tuple[Path, ...] = ()
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.base, self.columns, self.linked))
+
+    def __getstate__(self) -> dict[str, object]:
+        """Leave out what was worked out: hashes of text differ from process to process."""
+        return {"base": self.base, "columns": self.columns, "linked": self.linked}
+
     @cached_property
     def attribute(self) -> Mapping[str, Attribute]:
         """Attributes by their name in this view."""
