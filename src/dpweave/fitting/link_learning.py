@@ -198,7 +198,7 @@ def learn_links(
     plan = blueprint.plan
     found: dict[str, dict[str, object]] = {}
     part, common = pilot(plan, blueprint.expected_rows(1.0))
-    weaver = Weaver(blueprint, scale=1.0, seed=0, part=part, shared_rows=SharedRows(common))
+    weaver = Weaver(blueprint, scale=1.0, seed=0, part=part, shared_rows=SharedRows(common), compose=False)
     names = {link_task(r).name for r in plan.compile().relations}
     known = {m.what for m in release.measured} | {m.what for m in release.summed_by_unit}
     known &= names

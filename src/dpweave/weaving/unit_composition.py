@@ -70,13 +70,14 @@ def bring_siblings(
     cousins: NoisyMoments | None = None,
     *,
     measured: float,
+    compose: bool = True,
 ) -> tuple[Found, ...]:
     """Let rows exchange owners as far as noise lets it be seen that rows of one owner have something in common, and
     those of one unit, the ``cousins``.
 
     ``measured`` is the number of real rows in the moments. Every owner keeps its number of rows, every row its values.
     What the clip took from real units is what it would take from the copy's. Returns what real rows have in common,
-    level by level; nothing without rows.
+    level by level; nothing without rows. If not to ``compose``, that is all it does.
     """
     links = state.links[relation.table, relation.key]
     rows = np.flatnonzero(links >= 0)
@@ -95,7 +96,7 @@ def bring_siblings(
             for level, look in zip(levels, looks, strict=True)
             if look.aim is not None
         ]
-        if not each:
+        if not (each and compose):
             break
         alone = len(levels) == 1
         moments = each[0][0] if alone else Levels(tuple(each))

@@ -58,8 +58,13 @@ class Weaver:
         fits: Mapping[tuple[str, str], object] | None = None,
         part: Part | None = None,
         shared_rows: SharedRows | None = None,
+        compose: bool = True,
     ) -> None:
+        """``compose`` says that rows of one owner shall have in common what was measured. A fit learns nothing from
+        that, and exchanging rows until they do takes longer than all else.
+        """
         self._blueprint = blueprint
+        self._compose = compose
         self._plan = blueprint.plan
         self._state = WeavingState(blueprint.plan, blueprint.public, seed=seed, part=part, shared_rows=shared_rows)
         self._rows = DrawnRows(blueprint, self._state, scale=scale)
@@ -211,7 +216,8 @@ class Weaver:
         if problem is not None and relation.is_owned and relation.kind == "one-to-many":
             shuffle_among_alike(self._state, relation)
         if problem is not None and siblings is not None:
-            common = bring_siblings(self._state, relation, siblings, cousins, measured=problem.links_measured)
+            measured, compose = problem.links_measured, self._compose
+            common = bring_siblings(self._state, relation, siblings, cousins, measured=measured, compose=compose)
             if common:
                 self.siblings[f"{relation.table}.{relation.key}"] = common
         if problem is not None and order is not None:
