@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from typing import TYPE_CHECKING, Any
 
+import ibis
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import dpweave as dw
-from dpweave.errors import UsageError
-from dpweave.model.spark_copy import spark_schema
+from dpweave.engines.ibis.source import IbisSource
+from dpweave.errors import SourceError, TargetError, UsageError
+from dpweave.model.spark_copy import Weaving, spark_schema, woven_on_spark
 from dpweave.plan.entries import ColumnPlan, TablePlan
 from dpweave.plan.plan import Plan
 from dpweave.schema.arrow_types import arrow_schema
 from dpweave.schema.database import Column, Type
 from dpweave.weaving import parts
-from dpweave.weaving.parts import divide
+from dpweave.weaving.parts import WeavingJob, divide
 from tests.backends import every_type
 from tests.weaving.test_parts import fitted, small
 from tests.weaving.test_weaver import KIND, frame
@@ -73,6 +77,40 @@ def test_it_is_written_by_the_executors(spark: Any, tmp_path: Path) -> None:
     copy.close()
     for name in database:
         spark.sql(f"DROP TABLE {name}")
+
+
+def die(content: bytes, blamed: Path | None) -> Any:
+    """What an executor does that runs out of memory."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_lost_executor_leaves_no_copy(spark: Any) -> None:
+    """Locally no task is tried again."""
+    model = fitted("few owners")
+    weaving = Weaving(b"", None, die, WeavingJob(1.0, 0, 1, frozenset()))
+    with pytest.raises(TargetError, match="Spark could not weave the copy, of which nothing was written"):
+        woven_on_spark(spark, weaving, model.plan)
+
+
+def test_a_job_that_fails_in_a_fit_is_said_and_charges_are_kept(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = ibis.pyspark.from_connection(spark)
+    spark.createDataFrame([(i, "abc"[i % 3]) for i in range(60)], "id bigint, kind string").createOrReplaceTempView("p")
+    key = ColumnPlan(Column("id", Type("integer"), nullable=False), None)
+    plan = Plan((TablePlan("p", (key, KIND), ("id",)),), protect=("p",))
+    ledger, run = tmp_path / "ledger.jsonl", IbisSource._run
+
+    def lost(source: IbisSource, query: str, schema: pa.Schema) -> Any:
+        charged = ledger.exists() and '"charge"' in ledger.read_text()
+        return run(source, "SELECT raise_error('42 is private')" if charged else query, schema)
+
+    monkeypatch.setattr(IbisSource, "_run", lost)
+    with pytest.raises(SourceError, match="a job of Spark failed, as where executors are lost") as caught:
+        dw.fit(connection, plan, epsilon=1.0, delta=1e-6, insecure_seed=0, ledger=ledger)
+    assert "42" not in str(caught.value)
+    assert '"charge"' in ledger.read_text()
+    spark.catalog.dropTempView("p")
 
 
 def test_what_cannot_be_asked_for_is_refused_before_spark_is_told(tmp_path: Path) -> None:

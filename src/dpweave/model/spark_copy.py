@@ -14,12 +14,14 @@ from __future__ import annotations
 import io
 import pickle
 from collections.abc import Mapping
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 from dpweave.engines.stream import BATCH_ROWS
+from dpweave.errors import TargetError
 from dpweave.model.part_workers import Wired
 from dpweave.plan.rules import settling_order
 from dpweave.schema.arrow_types import arrow_schema
@@ -131,10 +133,15 @@ def woven_on_spark(session: Any, weaving: Weaving, plan: Plan) -> SparkCopy:
                 for rule, changed in pickle.loads(bytes(row.content)).items():  # noqa: S301 - our own process
                     repairs[rule] = repairs.get(rule, 0) + changed
         return SparkCopy(plan.database.stored, _tables(plan.database.stored, frames), held, repairs)
-    except BaseException:
-        for frame in held:
-            frame.unpersist()
-        raise
+    except BaseException as error:
+        with suppress(Exception):
+            for frame in held:
+                frame.unpersist()
+        if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j", "grpc"):
+            raise
+        said = [line for line in str(error).strip().splitlines() if "Error: " in line]  # of a copy: nothing private
+        why = said[-1].strip() if said else type(error).__name__
+        raise TargetError(f"Spark could not weave the copy, of which nothing was written: {why}") from error
 
 
 def _one(frame: Any, kind: str) -> Any:

@@ -85,8 +85,11 @@ class IbisSource(Source):
         frame.persist()
         frame.createOrReplaceTempView(name)
 
-    def _reason(self, error: Exception) -> str | None:  # noqa: ARG002
-        return None
+    def _reason(self, error: Exception) -> str | None:
+        if self.connection.name != "pyspark":
+            return None
+        kind = type(error).__name__  # its text may quote values
+        return f"a job of Spark failed, as where executors are lost or memory or disks are full; see its log ({kind})"
 
 
 def wrap_connection(connection: Any) -> IbisSource:
