@@ -112,12 +112,12 @@ def source_of(name: str, data: Path) -> object:
     return tpch() if name == "tpch" else data / f"{name}.sqlite"
 
 
-def tpch() -> Path:
-    """TPC-H at scale 0.1 as a DuckDB file with keys; made once."""
-    path = Path(tempfile.gettempdir()) / "dpweave-tpch.duckdb"
+def tpch(scale: str = "0.1") -> Path:
+    """TPC-H at a scale as a DuckDB file with keys; made once."""
+    path = Path(tempfile.gettempdir()) / f"dpweave-tpch{'' if scale == '0.1' else f'-{scale}'}.duckdb"
     if not path.exists():
         with tempfile.TemporaryDirectory() as folder:
-            subprocess.run(["tpchgen-cli", "parquet", "-s", "0.1", "--output-dir", folder], check=True)
+            subprocess.run(["tpchgen-cli", "parquet", "-s", scale, "--output-dir", folder], check=True)
             with duckdb.connect(str(path)) as connection:
                 connection.execute(TPCH)
                 for table in Plan.load(ROOT / "examples" / "plans" / "tpch.toml").database.names:

@@ -1,10 +1,11 @@
 """CPU seconds and peak memory of fits with learned links at epsilon 4, and of wide tables; each a process of its own.
 
-    python -m benchmarks.scale [census oulad tpch movielens movielens:10 wide:25 wide:200 ...] [--data FOLDER]
+    python -m benchmarks.scale [census oulad tpch tpch:1 movielens movielens:10 wide:25 wide:200 ...] [--data FOLDER]
 
-TPC-H is at scale 0.1 and needs ``tpchgen-cli``. ``movielens:10`` has all ratings ten times, under new users. ``wide:N``
-is a table of 20,000 rows and N columns of two to six values, of which each goes with the one before it. CPU seconds are
-those of all threads; on a busy machine they are up to half as many again as on an idle one.
+TPC-H is at scale 0.1 or at the one that is given, and needs ``tpchgen-cli``. ``movielens:10`` has all ratings ten
+times, under new users. ``wide:N`` is a table of 20,000 rows and N columns of two to six values, of which each goes with
+the one before it. CPU seconds are those of all threads; on a busy machine they are up to half as many again as on an
+idle one.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import argparse
 import os
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,17 @@ def repeated(tables: dict[str, pa.Table], times: int) -> dict[str, pa.Table]:
     return {name: table if name == "movies" else anew(table) for name, table in tables.items()}
 
 
+def scaled_tpch(scale: str) -> tuple[Any, Any]:
+    """TPC-H at a scale, and its plan with about as many rows."""
+    from dataclasses import replace
+
+    from benchmarks.databases import plan_of, tpch
+
+    plan, times = plan_of("tpch"), float(scale) / 0.1
+    tables = tuple(replace(t, rows=None if t.rows is None else round(t.rows * times)) for t in plan.tables)
+    return tpch(scale), replace(plan, tables=tables)
+
+
 def case(name: str, data: str | None) -> tuple[Any, Any]:
     """Return a source and its plan."""
     from benchmarks.databases import data_folder, plan_of, source_of
@@ -65,7 +76,9 @@ def case(name: str, data: str | None) -> tuple[Any, Any]:
     base, _, number = name.partition(":")
     if base == "wide":
         return wide(int(number))
-    source: Any = source_of(base, Path() if base == "tpch" else data_folder(data))
+    if base == "tpch":
+        return scaled_tpch(number or "0.1")
+    source: Any = source_of(base, data_folder(data))
     return repeated(source, int(number)) if number else source, plan_of(base)
 
 
