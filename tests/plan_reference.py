@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from dataclasses import MISSING, fields
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from dpweave.errors import PlanError
 from dpweave.plan.entries import ColumnPlan, External, KeyPlan, Shares, TablePlan, WorkloadPlan
 from dpweave.plan.plan import Plan
+from dpweave.plan.rules import Allowed, Constraint, Determined, Equal, Exactly, NeverBack, Ordered, Symmetric
 from dpweave.schema.database import Column
 from dpweave.schema.fake_values import KINDS
 
@@ -222,20 +224,74 @@ DOMAINS = """## domain
 
 Declare what is known from elsewhere. A list or a range that was read off the private data is a leak.
 """
-RULES = """## [[constraints]]
-
-| keys | every copy keeps |
-|---|---|
-| `table`, `lower`, `upper`, perhaps `key` | lower ≤ upper; with `key`, lower is a column of its target |
-| `table`, `columns`, `dependent` | rows that agree on `columns` agree on `dependent` |
-| `table`, `columns`, `allowed`, perhaps `allowed_columns` | only listed combinations, or those of a public table |
-| `table`, `per`, `column`, `value`, perhaps `exactly` | per target of the key `per`, exactly so many have the value |
-| `table`, `equal` | two paths lead to the same row |
-| `table`, `symmetric` | with each row that leads from x to y by two keys, one from y to x |
-| `table`, `never_back` | in the order of `order_by`, no row of an owner has an earlier value than one before it |
-
-Examples are in the [recipes](recipes.md#rules-that-must-hold).
-"""
+RULES: tuple[tuple[type, str, Words], ...] = (
+    (
+        Ordered,
+        "lower ≤ upper in every row that has both",
+        {
+            "lower": ("column", "The one that is never larger.", 'lower = "came"'),
+            "upper": ("column", "The other, of the same type.", 'upper = "left"'),
+            "key": ("key", "`lower` is then a column of the table it leads to.", 'key = "patient"'),
+        },
+    ),
+    (
+        Determined,
+        "rows that agree on `columns` agree on `dependent`",
+        {
+            "columns": ("list of columns", "What decides.", 'columns = ["city"]'),
+            "dependent": ("column", "What is decided.", 'dependent = "country"'),
+        },
+    ),
+    (
+        Allowed,
+        "only the combinations that are listed, or those of a public table",
+        {
+            "columns": ("list of columns", "Which columns combine.", 'columns = ["type", "unit"]'),
+            "allowed": (
+                "list of lists, or table",
+                "The combinations, or a public table that holds them.",
+                'allowed = [["weight", "kg"], ["height", "cm"]]',
+            ),
+            "allowed_columns": (
+                "list of columns",
+                "What that table calls the columns, if otherwise.",
+                'allowed_columns = ["kind", "measure"]',
+            ),
+        },
+    ),
+    (
+        Exactly,
+        "per target of a key, exactly so many rows have the value",
+        {
+            "per": ("key", "Which rows are counted together.", 'per = "account"'),
+            "column": ("column", "The column.", 'column = "type"'),
+            "value": ("value of it", "The value.", 'value = "owner"'),
+            "exactly": ("whole number", "How many rows have it.", "exactly = 1"),
+        },
+    ),
+    (
+        Equal,
+        "two paths lead to the same row",
+        {
+            "equal": (
+                "list of two paths",
+                "One key, and the keys that it follows, joined by dots.",
+                'equal = ["district", "client.district"]',
+            )
+        },
+    ),
+    (
+        Symmetric,
+        "with each row that leads from x to y by two keys, one leads from y to x",
+        {"symmetric": ("list of two keys", "Both lead to the same table.", 'symmetric = ["person", "friend"]')},
+    ),
+    (
+        NeverBack,
+        "in the order of `order_by`, no row of an owner has an earlier value than one before it",
+        {"never_back": ("column", "Its values come in the order of its domain.", 'never_back = "status"')},
+    ),
+)
+"""Every kind of rule: what every copy keeps, and words for its keys beside ``table``."""
 
 
 def defaults(*owners: type) -> dict[str, object]:
@@ -275,7 +331,25 @@ def page() -> str:
         parts.append("\n".join(lines) + "\n")
         if words is COLUMN:
             parts.append(DOMAINS)
-    return "\n".join([*parts, RULES])
+    return "\n".join([*parts, rules()])
+
+
+def rules() -> str:
+    """Return the part about rules: each kind is known by the keys that it has."""
+    assert {kind for kind, _, _ in RULES} == set(get_args(Constraint))
+    lines = ["## [[constraints]]", ""]
+    lines += [
+        "`table` names the table of each rule; what other keys there are says which rule it is. Longer examples are"
+    ]
+    lines += ["in the [recipes](recipes.md#rules-that-must-hold).", ""]
+    lines += ["| every copy keeps | key | type | default | meaning | example |", "|---|---|---|---|---|---|"]
+    for kind, kept, words in RULES:
+        assert {f.name for f in fields(kind)} == {"table", *words}, kind
+        for key, (what, meaning, example) in words.items():
+            default = _shown(defaults(kind).get(key))
+            lines.append(f"| {kept} | `{key}` | {what} | {default} | {meaning} | `{example}` |")
+            kept = ""
+    return "\n".join(lines) + "\n"
 
 
 def _shown(default: object) -> str:

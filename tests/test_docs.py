@@ -18,6 +18,7 @@ import pytest
 
 from dpweave.cli import demo
 from dpweave.plan.plan import Plan
+from dpweave.plan.rules import constraint_from_dict
 from tests import pictures, plan_reference
 from tests.backends import postgres
 from tests.browsing import WIDTHS, brightness, chromium, requested, show, unreadable
@@ -91,6 +92,11 @@ def test_the_reference_of_the_plan_is_made_from_the_code():
     for head, _, words, _ in plan_reference.SECTIONS:
         for key, (_, _, example) in words.items():
             assert list(tomllib.loads(example)) == [key], (head, key)
+    for kind, _, words in plan_reference.RULES:
+        found = constraint_from_dict(
+            tomllib.loads("\n".join(['table = "t"', *(example for *_, example in words.values())]))
+        )
+        assert type(found) is kind
 
 
 def test_pictures_and_reports_are_those_that_the_script_makes():

@@ -57,7 +57,7 @@ def test_every_offer_does_what_it_says(plan, offered):
 def test_it_knows_the_usual_ways(offered):
     text = " ".join(o.text for o in offered)
     assert "Say that every row of visits has its row of people." in text
-    assert "Tell 50 bins of people.age apart, not 100." in text
+    assert "Use 50 bins for people.age, not 100." in text
     assert "Make up town of people afresh" in text
     assert "Spend twice as much: epsilon 1." in text
     assert "nights" not in text  # somebody chose these edges
@@ -65,3 +65,8 @@ def test_it_knows_the_usual_ways(offered):
 
 def test_patience_ends(plan):
     assert helpful_edits(plan, plan.explain(epsilon=0.5, delta=1e-6), until=lambda: True) == ()
+
+
+def test_no_bound_is_offered_that_leaves_out_rows_which_are_known_to_be_there(offered):
+    bounds = [value for o in offered for path, value in o.changes if path[-1] == "max_degree"]
+    assert bounds == [5]  # 900 visits of 400 people: twice the mean, not the 1 that noise alone would ask for

@@ -5,6 +5,7 @@ A change is offered with what it says in public, and never made by itself. Reads
 
 from __future__ import annotations
 
+import math
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -91,7 +92,7 @@ def _candidates(plan: Plan, found: Explanation) -> Iterable[tuple[str, tuple[Cha
     for link in found.forecast.links:
         owning = plan.promise.owning.get(link.table)
         if link.best_max_degree is not None and owning is not None:
-            yield from _of_bound(plan, link.table, owning, link.best_max_degree)
+            yield from _of_bound(plan, link.table, owning, max(link.best_max_degree, _usual(plan, link.table, owning)))
     if all(j.word == "useful" for j in found.verdict.judged):
         return
     yield f"Spend twice as much: epsilon {2 * found.epsilon:g}. The promise is weaker then.", (), 2 * found.epsilon
@@ -118,11 +119,20 @@ def _of_keys(plan: Plan) -> Iterable[tuple[str, tuple[Change, ...], None]]:
                 yield from _of_bound(plan, table.name, key.key.name, 1)
 
 
+def _usual(plan: Plan, table: str, key: str) -> int:
+    """Twice the rows that an owner has on average, as declared: a lower bound would leave out rows that are known to be
+    there, which no noise is worth.
+    """
+    rows, owners = plan.table[table].rows, plan.table[plan.table[table].key[key].key.target].rows
+    return math.ceil(2 * rows / owners) if rows and owners else 1
+
+
 def _of_bound(plan: Plan, table: str, key: str, bound: int) -> Iterable[tuple[str, tuple[Change, ...], None]]:
     planned = plan.table[table].key[key]
     if planned.max_degree is not None and bound < planned.max_degree:
         text = (
-            f"Count at most {bound:,} rows of {table} per row of {planned.key.target}, not {planned.max_degree:,};"
+            f"Count at most {bound:,} {'row' if bound == 1 else 'rows'} of {table} per row of {planned.key.target}, not"
+            f" {planned.max_degree:,};"
             " what is beyond is left out."
         )
         yield text, ((("tables", table, "keys", key, "max_degree"), bound),), None
@@ -136,7 +146,7 @@ def _of_columns(plan: Plan, judged: Judged) -> Iterable[tuple[str, tuple[Change,
         many, where = _bins(column), ("tables", table.name, "columns", column.name, "domain")
         fewer = _rebinned(column, max(many // 2, 2)) if many > 2 else None
         if fewer is not None:
-            text = f"Tell {fewer['bins']} bins of {table.name}.{column.name} apart, not {many}."
+            text = f"Use {fewer['bins']} bins for {table.name}.{column.name}, not {many}."
             yield text, ((where, fewer),), None
     if judged.unlearned:
         names = [c for c in judged.unlearned if c in table.column]

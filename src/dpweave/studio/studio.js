@@ -583,7 +583,7 @@ function verdictTable(judged, caption, before = null) {
       el("th", {scope: "row"}, broken(j.name), j.unlearned.length ? el("div", {class: "soft"}, `not learned: ${j.unlearned.join(", ")}`) : null),
       el("td", {}, el("span", {class: `badge ${WORDS[j.word]}`}, j.word)), el("td", {class: "n"}, j.error.toFixed(2)),
       before ? el("td", {}, old.get(j.name)?.word ?? "–") : null,
-      el("td", {class: "n"}, j.rows === null ? "" : `${figure(Math.round(j.rows))}${j.band ? ` ± ${figure(j.band)}` : ""}`))))));
+      el("td", {class: "n"}, j.rows === null ? "" : `${figure(Math.round(j.rows))}${j.band ? ` ± ${number(Math.max(j.band, 1))}` : ""}`))))));
 }
 
 function showHelp() {
