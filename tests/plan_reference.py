@@ -338,10 +338,8 @@ def rules() -> str:
     """Return the part about rules: each kind is known by the keys that it has."""
     assert {kind for kind, _, _ in RULES} == set(get_args(Constraint))
     lines = ["## [[constraints]]", ""]
-    lines += [
-        "`table` names the table of each rule; what other keys there are says which rule it is. Longer examples are"
-    ]
-    lines += ["in the [recipes](recipes.md#rules-that-must-hold).", ""]
+    lines += ["`table` names the table of each rule; what other keys there are says which rule it is. Longer"]
+    lines += ["examples are in the [recipes](recipes.md#rules-that-must-hold).", ""]
     lines += ["| every copy keeps | key | type | default | meaning | example |", "|---|---|---|---|---|---|"]
     for kind, kept, words in RULES:
         assert {f.name for f in fields(kind)} == {"table", *words}, kind

@@ -93,9 +93,8 @@ def test_the_reference_of_the_plan_is_made_from_the_code():
         for key, (_, _, example) in words.items():
             assert list(tomllib.loads(example)) == [key], (head, key)
     for kind, _, words in plan_reference.RULES:
-        found = constraint_from_dict(
-            tomllib.loads("\n".join(['table = "t"', *(example for *_, example in words.values())]))
-        )
+        text = "\n".join(['table = "t"', *(example for *_, example in words.values())])
+        found = constraint_from_dict(tomllib.loads(text))
         assert type(found) is kind
 
 
