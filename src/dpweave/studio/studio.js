@@ -647,7 +647,7 @@ let watching = null;
 
 async function watch() {
   clearTimeout(watching);
-  const ran = Object.values(now.steps).find(s => s.state === "running")?.name;
+  const ran = Object.values(now.steps).find(s => s.state === "running")?.name, before = standing();
   try { now.steps = (await ask("steps")).steps; } catch (error) { complain(error.message); return; }
   if (Object.values(now.steps).some(s => s.state === "running")) watching = setTimeout(watch, 500);
   else {
@@ -655,7 +655,19 @@ async function watch() {
     await refreshRun();
     take(await ask("state"));
   }
-  if (now.step === "run") showRun();
+  if (now.step === "run" && !(standing() === before && advanced(now.steps[ran]))) showRun();
+}
+
+const standing = () => Object.values(now.steps).map(s => `${s.name} ${s.state}`).join();
+
+// Only what has moved on is drawn again: a button that is drawn again between press and release is not clicked.
+function advanced(s) {
+  const bar = s?.state === "running" ? $(`bar-${s.name}`) : null;
+  if (!bar) return false;
+  bar.value = s.share;
+  $(`doing-${s.name}`).textContent = doing(s);
+  $(`lasts-${s.name}`).textContent = lasts(s);
+  return true;
 }
 
 async function begin(name, body) {
@@ -676,11 +688,13 @@ async function fit(resume) {
   }
 }
 
+const doing = s => `${s.doing}${s.left === null ? "" : ` · about ${span(s.left)} left for this part`}`;
+const lasts = s => `${span(s.seconds)} so far${s.name === "fit" && now.outlook?.seconds > s.seconds ? ` of about ${span(now.outlook.seconds)} in all, predicted` : ""}.`;
+
 function progress(s) {
-  const left = s.left === null ? "" : ` · about ${span(s.left)} left for this part`;
-  return el("div", {}, el("label", {for: `bar-${s.name}`}, `${s.doing}${left}`),
+  return el("div", {}, el("label", {id: `doing-${s.name}`, for: `bar-${s.name}`}, doing(s)),
     el("progress", {id: `bar-${s.name}`, max: "1", value: s.share}),
-    el("p", {class: "soft"}, `${span(s.seconds)} so far${s.name === "fit" && now.outlook?.seconds > s.seconds ? ` of about ${span(now.outlook.seconds)} in all, predicted` : ""}.`),
+    el("p", {id: `lasts-${s.name}`, class: "soft"}, lasts(s)),
     el("button", {type: "button", "data-at": "cancel", onclick: () => begin("cancel", {})}, "Cancel"));
 }
 
