@@ -10,10 +10,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -39,6 +39,12 @@ def run(*words: str | Path, cwd: Path) -> str:
     return done.stdout
 
 
+def spent_by_children() -> float:
+    """CPU seconds of the commands that have ended: other work on the machine does not count."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def built(folder: Path) -> dict[str, Path]:
     """Build both distributions; the wheel comes out of the source distribution."""
     run("uv", "build", "--quiet", "--out-dir", folder, ROOT, cwd=folder)
@@ -58,9 +64,9 @@ def tried(package: Path, *, python: str, resolution: str, folder: Path) -> dict[
     work.mkdir()
     times = []
     for _ in range(3):
-        began = time.perf_counter()
+        began = spent_by_children()
         assert "Usage: dpweave" in run(binaries / "dpweave", "--help", cwd=work)
-        times.append(time.perf_counter() - began)
+        times.append(spent_by_children() - began)
     demo = json.loads(run(binaries / "dpweave", "demo", "--json", cwd=work))
     run(*target, f"{package}[{EXTRAS}]", cwd=folder)
     made = json.loads(run(binaries / "python", "-c", TRIED, next(work.rglob("*.dpw")), cwd=work))
@@ -69,7 +75,7 @@ def tried(package: Path, *, python: str, resolution: str, folder: Path) -> dict[
     versions = json.loads(run("uv", "pip", "list", "--format", "json", "--python", binaries / "python", cwd=folder))
     return {
         "megabytes": round(size / 1e6),
-        "help_seconds": round(min(times), 2),
+        "help_cpu_seconds": round(min(times), 2),
         "demo": sorted(demo),
         "versions": {v["name"]: v["version"] for v in versions},
     }
