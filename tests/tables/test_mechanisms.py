@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from dpweave import chosen
 from dpweave.errors import BudgetError, PlanError, UsageError
 from dpweave.measure.purse import Purse
 from dpweave.plan import mechanisms
-from dpweave.tables.auto import choose
+from dpweave.tables.auto import choose, pair_noise
 from dpweave.tables.base import Dependency, FittedTable, StructuralZero, Structure, restore, table_model
 from dpweave.tables.external import External
 from dpweave.tables.graphical.estimation import Measurement
@@ -418,6 +419,29 @@ def test_auto_decides_by_public_facts_and_says_why() -> None:
     assert "100 rows" in reason
     assert choose(few, 0.1, 100.0, 1.0)[0] == "aim"
     assert choose(few, 0.1, 100.0, 1000.0)[0] == "independent"
+
+
+@pytest.mark.parametrize("sizes", [(2, 3, 5), (4, 4, 9, 9), (2, 2, 2, 2, 2)])
+def test_auto_shrinks_while_noise_hides_faint_pairs(sizes: tuple[int, ...]) -> None:
+    shape = {f"c{i}": n for i, n in enumerate(sizes)}
+    noise = pair_noise(sorted(sizes), 0.1, 1.0)
+    assert choose(shape, 0.1, noise / chosen.UNNOTICED * 1.01, 1.0)[0] == "aim"
+    assert choose(shape, 0.1, noise / chosen.UNNOTICED * 0.99, 1.0)[0] == "woven"
+    assert choose(shape, 0.1, noise / min(sizes) * 1.01, 1.0)[0] == "woven"
+    assert choose(shape, 0.1, noise / min(sizes) * 0.99, 1.0)[0] == "independent"
+
+
+def test_auto_keeps_columns_together_that_say_the_same_as_long_as_noise_does_not_hide_it() -> None:
+    codes = np.random.default_rng(0).integers(0, 25, 15_000)
+    said_again = {"rented": codes, "returned": codes}
+    window = ArrayWindow(said_again, {"rented": 25, "returned": 25}, l2=40.0, seed=0)
+    model = table_model("auto").fit(
+        window, rho=0.06, rows=15_000.0, structure=Structure(), progress=lambda _what, _share: None
+    )
+    noise = pair_noise([25, 25], 0.06, 40.0)
+    assert 15_000 < noise < 25 * 15_000
+    rows = model.sample(15_000, np.random.default_rng(0))
+    assert (rows["rented"] == rows["returned"]).mean() > 0.2  # by chance 0.04
 
 
 def test_external_refuses_what_does_not_fit() -> None:

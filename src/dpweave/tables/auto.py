@@ -40,16 +40,14 @@ def choose(shape: Mapping[str, int], rho: float, rows_hint: float | None, l2: fl
         return "independent", f"independent, because {len(sizes)} column(s) with more than one value leave no pair."
     if rows_hint is not None:
         noise = pair_noise(sizes, rho, l2)
-        if noise > rows_hint:
+        if noise > rows_hint * sizes[0]:
             return "independent", (
-                f"independent, because the noise of the smallest pairs would add up to {noise:.0f} counts over "
-                f"{rows_hint:.0f} rows."
+                f"independent, because noise in the smallest pairs would hide even columns that say the same: it adds "
+                f"up to {noise:.0f} counts over {rows_hint:.0f} rows."
             )
-        if noise > chosen.UNNOTICED * rows_hint and any(parse_degree(column) for column in shape):
-            return (
-                "woven",
-                "woven, because how degrees depend on other columns is faint at this budget and must be shrunk.",
-            )
+        shrunk = len(sizes) > 2 or noise > rows_hint or any(parse_degree(column) for column in shape)
+        if noise > chosen.UNNOTICED * rows_hint and shrunk and len(sizes) <= WIDE:
+            return "woven", "woven, because how columns go together is faint at this budget and must be shrunk."
     if len(sizes) > WIDE:
         return "mst", f"mst, because {len(sizes)} columns are too many to choose marginals round by round."
     return "aim", f"aim, because {len(sizes)} columns are few enough to choose marginals round by round."
