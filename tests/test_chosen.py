@@ -135,6 +135,7 @@ AT_THE_TOP: dict[str, str] = {
     "tables/mst.py": "MAX_PREDICTED",
     "tables/session.py": "GRADES",
     "tables/woven.py": "LEARNER PICTURE_ROWS",
+    "weaving/kept_rules/order_in_rows.py": "_ROUNDS",
     "weaving/kept_rules/acyclic_keys.py": "_TRIES",
     "weaving/blueprint.py": "MOST_UNSEEN _PILOT",
     "weaving/parts.py": "PART_VALUES FEW ENOUGH_ROWS PILOT_PARTS",

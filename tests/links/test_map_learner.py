@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ from dpweave.links.evidence import evidence, verdict
 from dpweave.links.link_method import LinkModel, LinkProblem, link_model, random_links
 from dpweave.links.map_learner import MAP, fit_links
 from dpweave.links.row_types import RowTypes
-from dpweave.measure.cross_workloads import answers_from_links, cross_workloads
+from dpweave.measure.cross_workloads import Workload, answers_from_links, cross_workloads
+from dpweave.privacy.window import NoisyMarginal
 from dpweave.schema.degree_buckets import buckets
 from tests.windows import ArrayWindow
 
@@ -237,6 +239,37 @@ def test_nothing_to_learn_costs_nothing(side):
 
 
 @pytest.mark.slow
+def _months(rng: np.random.Generator, rows: int = 8000) -> tuple[LinkProblem, list[NoisyMarginal]]:
+    """Payments lead to rentals of their own month, of which some are rare; counts have little noise."""
+    share = np.array([0.45, 0.33, 0.14, 0.06, 0.02])
+    left, right = (rng.choice(5, rows, p=share) for _ in range(2))
+    problem = LinkProblem({"paid": left}, {"lent": right}, {"paid": 5, "lent": 5}, rows, rows, kind="one-to-many")
+    counts = rows * np.diag(share) + rng.normal(0.0, 10.0, (5, 5))
+    return problem, [NoisyMarginal(("paid", "lent"), np.rint(counts).astype(np.int64), 10.0)]
+
+
+def test_cells_that_are_empty_come_out_empty():
+    """A prior that is normal in the logarithm of what is below chance would leave a part of it in every cell."""
+    problem, measured = _months(np.random.default_rng(0))
+    fit = fit_links(problem, measured, rng=np.random.default_rng(0))
+    ((table, _),) = fit.joint.values()
+    assert table.trace() / table.sum() > 0.98
+
+
+def test_what_is_expected_of_links_stays_where_counts_say_nothing():
+    problem, measured = _months(np.random.default_rng(0))
+    pair = Workload(("paid",), ("lent",))
+    expected = {pair: np.log(0.1 + 3.0 * np.eye(5))}
+    silent = [NoisyMarginal(m.columns, np.zeros((5, 5), dtype=np.int64), 1e6) for m in measured]
+    problem = replace(problem, expected=expected)
+    for counts in ((), silent):
+        fit = fit_links(problem, counts, rng=np.random.default_rng(0))
+        assert fit.theta[pair] == pytest.approx(expected[pair], abs=0.05)
+    turned = replace(problem, expected={pair: np.log(0.1 + 3.0 * np.eye(5)[::-1])})
+    table, _ = fit_links(turned, measured, rng=np.random.default_rng(0)).joint[pair]
+    assert table.trace() / table.sum() > 0.95  # counts know better
+
+
 def test_many_row_types_are_sampled(monkeypatch):
     from dpweave.links import draw_links, fit_inputs
     from dpweave.links.wiring import wire

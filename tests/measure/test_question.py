@@ -81,6 +81,24 @@ def test_every_way_of_counting_is_read_as_the_counts() -> None:
         assert Question.of(noisy).shows_rows
 
 
+def test_a_known_column_shows_what_scaling_left() -> None:
+    """Units of five rows that may have one: a fifth is left, which noise in the sum of all cells hides."""
+    rng = np.random.default_rng(0)
+    exact = np.outer([900.0, 50.0, 50.0], [0.7, 0.1, 0.1, 0.1])
+    question = Question(("a", "b"), clip=1.0)
+    rows = {("a",): exact.sum(axis=1), (): np.array(exact.sum())}
+    off: dict[tuple[str, ...], list[float]] = {(): [], ("a",): []}
+    for _ in range(400):
+        counts = (0.2 * exact + 20.0 * rng.normal(size=exact.shape))[..., np.newaxis]
+        noisy = NoisyUnitSum(question.unit_sum, counts, 20.0)
+        for known, found in off.items():
+            (seen,) = estimates(noisy, SHAPE, lambda c: rows[c], known=known)
+            found.append(seen.sigma / 20.0 * 0.2 - 1)
+    alone, column = (float(np.sqrt(np.mean(np.square(x)))) for x in off.values())
+    assert column < 0.75 * alone
+    assert abs(np.mean(off["a",])) < 0.1
+
+
 def test_a_sum_without_the_code_of_every_row_shows_how_rows_spread_alone() -> None:
     assert not Question((), CODES[1:], (1.0,) * 4, 2.0).shows_rows
 

@@ -285,7 +285,7 @@ class Stage:
             return out
         for axis, c in enumerate(component.columns):
             count = self.scene.problem.ordered.get(c, 0)
-            if count >= _SHORTEST and not (c in self.scene.right and self._shares_noise):
+            if count >= _SHORTEST and not (c in self.scene.right and self.shares_noise):
                 p = self.scene.margin[c].p
                 found = line(p, count)
                 # The sum along scores x = found / sqrt(p) has the noise of sum x², of even values len(p).
@@ -294,7 +294,8 @@ class Stage:
         return out
 
     @cached_property
-    def _shares_noise(self) -> bool:
+    def shares_noise(self) -> bool:
+        """Whether values of right columns share noise, as those of unit sums over public rows do."""
         return any(t.blur is not None for t in self.tables.values())
 
     def informed(self, variance: Mapping[Workload, float], *, least: float) -> list[Workload]:
@@ -419,8 +420,9 @@ def _counted(scene: FitInputs, noisy: Noisy) -> dict[Workload, Counted]:
     if unknown:
         raise UsageError(f"measured column {unknown[0]!r} is on neither side of the relation")
     share = scene.present(looked)
+    known = (*(scene.left if scene.left_known else ()), *(scene.right if scene.right_known else ()))
     found = {}
-    for estimate in estimates(noisy, scene.problem.shape, lambda columns: share * scene.rows_in(columns)):
+    for estimate in estimates(noisy, scene.problem.shape, lambda columns: share * scene.rows_in(columns), known=known):
         workload = scene.workload(estimate.columns)
         if workload.k:
             counted, total = Counted.of(estimate, workload, scene.margin), estimate.counts.sum()

@@ -15,8 +15,9 @@ from dpweave.links.degrees import UNKNOWN, Degrees
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from dpweave.arrays import IntArray
+    from dpweave.arrays import FloatArray, IntArray
     from dpweave.links.wiring.within_groups import UnitGroups
+    from dpweave.measure.cross_workloads import Workload
     from dpweave.privacy.window import Noisy, Window
 
 Kind = Literal["many-to-many", "one-to-many", "one-to-one"]
@@ -50,6 +51,8 @@ class LinkProblem:
     rows without a partner are not linked. ``presence`` names columns of rows further on that only a share of the links
     lead to, and the way to them; the others are not in counts of such columns, and have codes like those that are.
     ``parts`` is how many problems like this one share the right rows, of a database that is linked part by part.
+    ``expected`` are log-odds by sets of columns that are known before links are counted, as those of any two rows of
+    one unit are; counts are asked how links differ from that.
     """
 
     left: Mapping[str, IntArray]
@@ -65,6 +68,7 @@ class LinkProblem:
     units: UnitGroups | None = None
     presence: Mapping[str, tuple[str, float]] = field(default_factory=dict)
     parts: int = 1
+    expected: Mapping[Workload, FloatArray] = field(default_factory=dict)
     left_rows: int = field(init=False)
     right_rows: int = field(init=False)
 

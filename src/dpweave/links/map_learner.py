@@ -219,7 +219,7 @@ def fit_links(
     """Fit θ to noisy counts; without any, links are independent."""
     scene = FitInputs.of(problem, degrees)
     if not measured or not problem.left_rows or not problem.right_rows:
-        return LinkFit(problem.shape, {}, 0, converged=True)
+        return LinkFit(problem.shape, dict(problem.expected), 0, converged=True)
     stage = Stage.of(scene, measured, rng)
     return _maximise(stage, prior_variances(stage))
 
@@ -273,6 +273,10 @@ class _Coordinates:
             self._width.append([along((1 + v * precision) ** -0.5, 0, len(shape) + 1) for v in variances])
         self._starts = np.cumsum([0] + [w.size for w in self._where])
         self._answers = operator.mask.shape
+        self.least = 1.0 if stage.shares_noise else chosen.DOUBT
+        """Below which density θ is a line (:func:`_bent`). Values of public rows share noise, which takes part in all
+        that is below chance; there it begins at once.
+        """
         self.size = int(self._starts[-1])
 
     def _bend(self, i: int, tables: FloatArray, sizes: Sequence[FloatArray]) -> FloatArray:
@@ -304,7 +308,7 @@ class _Coordinates:
         """θ of all components in the operator's matrix of answers."""
         out = np.zeros(self._answers)
         for where, off in zip(self._where, deviations, strict=True):
-            out.reshape(-1)[where] = _bent(off)
+            out.reshape(-1)[where] = _bent(off, self.least)
         return out
 
     def gradient(self, slope: FloatArray, deviations: Sequence[FloatArray]) -> FloatArray:
@@ -312,19 +316,20 @@ class _Coordinates:
         flat = slope.reshape(-1)
         out = []
         for i, (where, off) in enumerate(zip(self._where, deviations, strict=True)):
-            pulled = flat[where] / (1 + np.maximum(off, 0.0)) / math.prod(self._roots[i])
+            pulled = flat[where] / np.maximum(1 + off, self.least) / math.prod(self._roots[i])
             out.append(_centre(self._bend(i, pulled, self._prior[i]), self._roots[i]).ravel())
         return np.concatenate(out)
 
 
-def _bent(off: FloatArray) -> FloatArray:
-    """θ of a density 1 + ``off``: its logarithm above, and ``off`` itself below, where a density stays positive.
+def _bent(off: FloatArray, least: float) -> FloatArray:
+    """θ of a density 1 + ``off``: its logarithm, and below ``least`` a line, along which it falls to nothing.
 
     The prior is normal in the density, as in the design. Were it normal in θ, the count
     of a rare cell could follow its noise upwards at next to no cost: from one expected
-    link to twenty takes three units of θ, and such a cell's prior is wider.
+    link to twenty takes three units of θ, and such a cell's prior is wider. And cells that are empty in the
+    data would keep a part of what chance gives them, since emptying one would take more than a density of nothing.
     """
-    return np.where(off > 0, np.log1p(np.maximum(off, 0.0)), off)
+    return np.log(np.maximum(1 + off, least)) + np.minimum((1 + off) / least - 1, 0.0)
 
 
 def _centre(tables: FloatArray, roots: Sequence[FloatArray]) -> FloatArray:
@@ -365,13 +370,25 @@ class _Slack:
             out[block] = found[self.outside.blocks[t]]
 
 
+def _laid_out(stage: Stage, expected: Mapping[Workload, FloatArray]) -> FloatArray:
+    """Log-odds that are known before counts, for each pair of row types, as far as these tell its columns apart."""
+    seen = {
+        t: x for t, x in expected.items() if {*t.left} <= {*stage.left.columns} and {*t.right} <= {*stage.right.columns}
+    }
+    if not seen:
+        return np.zeros(())
+    operator = LinkOperator(stage.left, stage.right, tuple(seen))
+    return np.asarray(operator.laid_out(operator.stack(seen)))
+
+
 def _maximise(stage: Stage, variance: Mapping[Workload, PriorVariance]) -> LinkFit:
     """Minimise the objective by L-BFGS from independent wiring."""
     from scipy.optimize import minimize
 
     informed = stage.informed({t: max(both) for t, both in variance.items()}, least=chosen.NEXT_TO_NOTHING)
+    expected = stage.scene.problem.expected
     if not informed:
-        return LinkFit(stage.scene.problem.shape, {}, 0, converged=True)
+        return LinkFit(stage.scene.problem.shape, dict(expected), 0, converged=True)
     tables = {
         s: t for s, t in stage.tables.items() if t.blur is None or not set(informed).isdisjoint(stage.informed_by(s))
     }
@@ -385,7 +402,7 @@ def _maximise(stage: Stage, variance: Mapping[Workload, PriorVariance]) -> LinkF
     chance = operator.stack({s: stage.expected[s] for s in tables})
     sampled = operator.histogram(stage.base)
     times, unseen = np.divide(chance, sampled, out=np.zeros_like(chance), where=sampled > 0), chance * (sampled <= 0)
-    base = np.log(np.maximum(stage.base, 1e-300))
+    base = np.log(np.maximum(stage.base, 1e-300)) + _laid_out(stage, expected)
     place = _Coordinates(stage, operator, variance, informed)
     # Where one side's margin is given, P is conditional on it: a row (or column) has
     # its mass, up to the margin's slack.
@@ -426,9 +443,10 @@ def _maximise(stage: Stage, variance: Mapping[Workload, PriorVariance]) -> LinkF
     deviations = place.deviations(place.whitened(result.x))
     answers = operator.unstack(times * operator.histogram(spread(place.stacked(deviations))[0]) + unseen)
     joint = {s: (answers[s] / answers[s].sum(), t.weight) for s, t in tables.items()}
-    bent = [_bent(off) for off in deviations]
+    bent = [_bent(off, place.least) for off in deviations]
     theta = {t: bent[i][j] for i, group in enumerate(place.groups) for j, t in enumerate(group)}
     loose = {t: table for t, table in theta.items() if stage.scene.fixed(t)}
-    firm = {t: table for t, table in theta.items() if t not in loose}
+    firm = {t: table + expected.get(t, 0.0) for t, table in theta.items() if t not in loose}
+    firm |= {t: table for t, table in expected.items() if t not in firm}
     done = bool(result.success)
     return LinkFit(stage.scene.problem.shape, firm, int(result.nit), converged=done, slack=loose, joint=joint)

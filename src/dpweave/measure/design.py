@@ -79,11 +79,13 @@ def parts(workload: Workload) -> list[Workload]:
 def default_variance(component: Workload, links: float, *, selective: float = 1.0) -> float:
     """Prior variance of a component's coefficients: an effect that halves with every column, and sampling itself.
 
-    ``selective`` is how many right rows there are for each link, where most have none:
-    then the columns of the right side tell much of who has one.
+    ``selective`` is how many right rows there are for each link, where most have none: then each column of the right
+    side tells much of who has one. Two of them together tell no more than elsewhere, or what is asked of who is linked
+    to would take all that there is for who goes with whom.
     """
     typical = chosen.FIRST_ORDER * chosen.DECAY ** (component.k - 1)
-    return typical * (1.0 if component.left else max(selective, 1.0) ** 2) + 1.0 / max(links, 1.0)
+    alone = not component.left and len(component.right) == 1
+    return typical * (max(selective, 1.0) ** 2 if alone else 1.0) + 1.0 / max(links, 1.0)
 
 
 class Design:

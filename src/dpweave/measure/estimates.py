@@ -24,10 +24,10 @@ from dpweave.measure.question import Question
 from dpweave.privacy.window import NoisyMarginal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Container, Mapping, Sequence
 
     from dpweave.arrays import FloatArray
-    from dpweave.privacy.window import Code, Columns, Noisy
+    from dpweave.privacy.window import Code, Columns, Noisy, NoisyUnitSum
 
 
 MOST_CORRELATED = 1_000
@@ -189,15 +189,21 @@ def combined(parts: Sequence[Estimate]) -> Estimate | None:
 # -- reading an answer -------------------------------------------------------------------------------------------------
 
 
-def estimates(noisy: Noisy, shape: Mapping[str, int], rows: Callable[[Columns], FloatArray]) -> tuple[Estimate, ...]:
+def estimates(
+    noisy: Noisy,
+    shape: Mapping[str, int],
+    rows: Callable[[Columns], FloatArray],
+    *,
+    known: Container[str] = (),
+) -> tuple[Estimate, ...]:
     """Counts over the columns of an answer's cells and each set of columns that its codes look at.
 
     ``rows`` says about how many rows there are per cell of some columns: what is not counted around centres, and what
-    shows how far units were scaled down.
+    shows how far units were scaled down; so does any column by itself that is ``known``.
     """
     question = Question.of(noisy)
     codes, cells = question.codes, question.columns
-    found = restored(noisy, rows)
+    found = restored(noisy, rows, known=known)
     places = _by_columns(codes)
     absent = _absent(codes, shape)
     out = []
@@ -229,14 +235,15 @@ class Restored(NamedTuple):
     kept: FloatArray
 
 
-def restored(noisy: Noisy, rows: Callable[[Columns], FloatArray]) -> Restored:
+def restored(noisy: Noisy, rows: Callable[[Columns], FloatArray], *, known: Container[str] = ()) -> Restored:
     r"""Make good what scaling took from the counts of a sum over units, and add what it was counted around.
 
     Units that are longer than the clip are scaled down, which pulls counts towards the centres: a group of units with
     a strong bent of its own loses part of it. But they lose rows alike. So the code of every row shows which part f of
     them is left in each cell, and counts are divided by that. With noise, it is shrunk towards the part that is left of
-    all rows. Without centres rows per cell are what is to be found out, and only all rows together are known. Without
-    the code of every row nothing is put back, and nothing need be where counts are plain.
+    all rows. Without centres rows per cell are what is to be found out, and only all rows together are known, or those
+    per value of a ``known`` column, which shows the part with less noise (:func:`_left_of_column`). Without the code
+    of every row nothing is put back, and nothing need be where counts are plain.
     """
     if isinstance(noisy, NoisyMarginal):
         return Restored(noisy.counts[..., np.newaxis].astype(np.float64), np.array([noisy.sigma]), np.array(1.0))
@@ -247,17 +254,20 @@ def restored(noisy: Noisy, rows: Callable[[Columns], FloatArray]) -> Restored:
     at = unit_sum.codes.index(())
     if not unit_sum.centred:
         size = max(math.prod(height), 1)
-        left = left_of(noisy, np.full(height, float(rows(())) / size))
+        alone = known if len(unit_sum.codes) == 1 else ()
+        found = [_left_of_column(noisy, i, rows((c,))) for i, c in enumerate(unit_sum.columns) if c in alone]
+        even = left_of(noisy, np.full(height, float(rows(())) / size))
+        left = min(found, key=lambda f: f[1])[0] if found else even
         return Restored(noisy.counts / left, noisy.noise / left, np.ones(height))
-    known = np.maximum(rows(unit_sum.columns), 0.0)
-    some = np.maximum(known, chosen.NEXT_TO_NOTHING)
+    every = np.maximum(rows(unit_sum.columns), 0.0)
+    some = np.maximum(every, chosen.NEXT_TO_NOTHING)
     blur = (float(noisy.noise[at]) / some) ** 2
-    left = left_of(noisy, known)
+    left = left_of(noisy, every)
     own = noisy.counts[..., at] / some
     seen = chosen.DOUBT**2 / (2 * chosen.DOUBT**2 + blur)
     each = np.clip(left + (own - left) * seen, chosen.DOUBT, 1.0)
-    counts = noisy.counts / each[..., np.newaxis] + np.multiply.outer(known, np.array(unit_sum.centres))
-    counts[..., at] = known
+    counts = noisy.counts / each[..., np.newaxis] + np.multiply.outer(every, np.array(unit_sum.centres))
+    counts[..., at] = every
     scales = np.array([0.0 if i == at else s / left for i, s in enumerate(unit_sum.scales)])
     return Restored(counts, noisy.sigma * scales, each / left)
 
@@ -270,6 +280,22 @@ def left_of(noisy: Noisy, rows: FloatArray) -> float:
     doubt = (float(noisy.noise[at]) / total) ** 2 * rows.size
     left = (float(noisy.counts[..., at].sum()) / total * chosen.LENGTHS**2 + doubt) / (chosen.LENGTHS**2 + doubt)
     return min(max(left, chosen.DOUBT), 1.0)
+
+
+def _left_of_column(noisy: NoisyUnitSum, axis: int, rows: FloatArray) -> tuple[float, float]:
+    r"""The same by the ``rows`` r per value of one column, and the variance of noise in it.
+
+    The sums y of the counts over all other columns are f r but for noise of variance :math:`v`, so that
+    :math:`y^T r / r^T r` has the variance :math:`v / r^T r`: that of f by all rows together, or less where most rows
+    have few of the values. Noise is the least that is taken to be left.
+    """
+    at = noisy.unit_sum.codes.index(())
+    counts = noisy.counts[..., at]
+    sums = counts.sum(axis=tuple(i for i in range(counts.ndim) if i != axis))
+    whole = max(float(rows @ rows), chosen.NEXT_TO_NOTHING)
+    blur = float(noisy.noise[at]) ** 2 * counts.size / max(len(sums), 1) / whole
+    left = (float(sums @ rows) / whole * chosen.LENGTHS**2 + blur) / (chosen.LENGTHS**2 + blur)
+    return min(max(left, math.sqrt(blur)), 1.0), blur
 
 
 def whole_tables(codes: Sequence[Code], counts: FloatArray, shape: Mapping[str, int]) -> dict[Columns, FloatArray]:

@@ -11,6 +11,7 @@ from dpweave.links.degrees_by_values import deal
 from dpweave.schema.domain import degree, presence
 from dpweave.tables.external import ExternalTable
 from dpweave.weaving.blueprint import MOST_UNSEEN
+from dpweave.weaving.kept_rules.order_in_rows import exchanged_for_order
 from dpweave.weaving.parts import OwnedRows
 
 if TYPE_CHECKING:
@@ -86,6 +87,8 @@ class DrawnRows:
     def _set_rows(self, name: str, rows: int) -> None:
         fitted = self._blueprint.tables.get(name)
         codes = {} if fitted is None else dict(fitted.sample(rows, self._state.rng("rows", name)))
+        if not isinstance(fitted, ExternalTable):
+            codes = exchanged_for_order(self._plan, name, codes, self._state.rng("order", name))
         for key in self._plan.database[name].foreign_keys:
             if presence(key.name) in codes and (lost := self._blueprint.lost_links(name, key.name)):
                 there, rng = codes[presence(key.name)], self._state.rng("lost", name, key.name)

@@ -360,7 +360,7 @@ def move_in(state: WeavingState, relation: Relation, fits: Fits, problem: LinkPr
         found = _in_time(fit, left, right, rows, found, ordered_codes(state, name), rng=rng)
     gone, places = np.setdiff1d(found.leaves, found.comes), owners[np.setdiff1d(found.comes, found.leaves)]
     owners[found.comes] = owners[found.leaves]
-    owners[gone] = places[_dealt(state, own, fits, gone, places, rng)]
+    owners[gone] = places[dealt(state, own, fits, gone, places, rng)]
     links = state.links[name, relation.key]
     links[rows] = _led_to(found, groups.left)
     room = _kept_bound(state, relation, links)
@@ -441,7 +441,7 @@ def _log_odds(state: WeavingState, own: Relation, fits: Fits, rows: IntArray, ow
     return fit.log_odds(left, right)[left.of_row][:, right.of_row]
 
 
-def _dealt(
+def dealt(
     state: WeavingState, own: Relation, fits: Fits, rows: IntArray, owners: IntArray, rng: np.random.Generator
 ) -> IntArray:
     """Deal places at some owners to as many rows, by what is known of both; returns which place each row has."""

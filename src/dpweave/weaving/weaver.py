@@ -25,6 +25,7 @@ from dpweave.weaving.key_targets import (
 from dpweave.weaving.keys_and_values import Values
 from dpweave.weaving.link_problems import LinkProblems, Unlinked
 from dpweave.weaving.parts import EarlierRows
+from dpweave.weaving.places_with_targets import change_places, may_change_places
 from dpweave.weaving.rows_in_order import bring_order
 from dpweave.weaving.state import WeavingState
 from dpweave.weaving.unit_composition import bring_siblings, make_room, move_in, shuffle_among_alike
@@ -242,6 +243,10 @@ class Weaver:
             problem, rows = self._problems.problem(relation)
             if problem is not None:
                 move_in(self._state, relation, self.fits, problem, rows)
+        elif may_change_places(self._state, relation):
+            problem, rows = self._problems.problem(relation)
+            if problem is not None:
+                change_places(self._state, relation, self.fits, problem, rows)
 
     def _move_into_unit(self, name: str, key: str) -> None:
         """Let no row lead out of its unit, and count those that found no partner there."""
