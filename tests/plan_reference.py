@@ -119,7 +119,11 @@ TOP: Words = {
     ),
 }
 BUDGET: Words = {
-    "domains": ("number", "Share for domains that are learned.", "domains = 0.1"),
+    "domains": (
+        "number",
+        "Share for domains that are learned. Left out: a tenth, or what they need to be useful.",
+        "domains = 0.1",
+    ),
     "sizes": ("number", "Share for numbers of rows.", "sizes = 0.05"),
     "tables": ("number", "Share for columns of tables.", "tables = 0.4"),
     "links": ("number", "Share for foreign keys.", "links = 0.45"),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import difflib
 import os
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 import dpweave as dw
+from dpweave.budget.allocation import allocate
 from dpweave.plan.plan import Plan
 
 ROOT = Path(__file__).parents[1]
@@ -40,6 +42,14 @@ def test_a_plan_loads_and_explains_itself(path):
     assert said.budget
     for unit in plan.protect:
         assert sum(Fraction(s.rho) for s in said.budget if unit in s.touches) <= said.rho
+
+
+@pytest.mark.parametrize("name", ["census", "movielens", "oulad", "sakila"])
+@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+def test_a_tenth_for_domains_is_enough_for_most_plans(name, epsilon):
+    plan = next(Plan.load(p) for p in PLANS if p.stem == name)
+    declared, needed = (replace(plan, shares=replace(plan.shares, domains=share)) for share in (0.1, None))
+    assert allocate(needed, epsilon=epsilon, delta=1e-6) == allocate(declared, epsilon=epsilon, delta=1e-6)
 
 
 @pytest.mark.data

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -16,7 +17,7 @@ from dpweave.budget.priorities import Priority, many, shares
 from dpweave.budget.tasks import Task, favoured, serving, touched
 from dpweave.errors import PlanError
 from dpweave.measure.per_unit.centred_counts import clip_for
-from dpweave.plan.entries import LEAST_WEIGHT, MOST_WEIGHT
+from dpweave.plan.entries import LEAST_WEIGHT, MOST_WEIGHT, Shares
 from dpweave.plan.plan import Plan
 
 TOML = """
@@ -149,6 +150,8 @@ def test_what_is_hopeless_gets_the_least():
 
 def test_more_weight_means_more_budget_and_all_get_more_with_more_epsilon(plan):
     data = plan.to_dict()
+    data["budget"]["domains"] = 0.1
+    plan = Plan.from_dict(data)
     data["tables"]["marks"]["keys"]["visit"]["weight"] = 5.0
     before, after = spent(plan, 0.2), spent(Plan.from_dict(data), 0.2)
     assert after["links:marks.visit"] > 1.5 * before["links:marks.visit"]
@@ -244,9 +247,37 @@ def test_explain_warns_of_a_workload_in_a_table_of_independent_columns():
         assert told == (mechanism == "independent")
 
 
+def learning(rows: int, domains: float | None) -> dict[str, float]:
+    """What each group gets of a plan that learns all domains of a table of so many rows, at epsilon 1."""
+    data = Plan.from_toml(TOML).to_dict()
+    data["tables"]["people"] |= {"rows": rows}
+    for table in ("people", "visits", "marks"):
+        for column in data["tables"][table]["columns"].values():
+            column["domain"] = "key" if column["domain"] == "key" else "learn"
+    if domains is not None:
+        data["budget"]["domains"] = domains
+    allocation = allocate(Plan.from_dict(data), epsilon=1.0, delta=1e-6)
+    groups: dict[str, float] = {}
+    for task, rho in allocation.tasks.items():
+        if "people" in touched(Plan.from_dict(data).compile(), task):
+            groups[task.group] = groups.get(task.group, 0.0) + rho / allocation.rho
+    return groups
+
+
+def test_domains_get_what_they_need_of_columns_and_links_unless_the_plan_says_how():
+    few, many_people, declared = learning(1_000, None), learning(1_000_000, None), learning(1_000, 0.1)
+    assert few["domains"] > 0.25  # of a few people no links show, so these give most
+    assert few["links"] < 0.3
+    for found in (many_people, declared):
+        assert found["domains"] == pytest.approx(0.1, rel=0.1)
+        assert found["links"] == pytest.approx(0.45, rel=0.1)
+
+
 def test_a_workload_brings_budget_to_the_relation_that_serves_it(plan):
-    before = spent(plan, 0.2)
-    after = spent(with_workloads({"columns": ["marks.mark", "visits.day"], "weight": 4.0}), 0.2)
+    apart = Shares(domains=0.1)
+    before = spent(replace(plan, shares=apart), 0.2)
+    wanted = with_workloads({"columns": ["marks.mark", "visits.day"], "weight": 4.0})
+    after = spent(replace(wanted, shares=apart), 0.2)
     assert after["links:marks.visit"] > 1.5 * before["links:marks.visit"]
     assert after["links:visits.person"] < before["links:visits.person"]
 

@@ -35,6 +35,11 @@ def said(found: tuple[Finding, ...], severity: str) -> str:
     return "\n".join(f"{f.where}: {f.text}" for f in found if f.severity == severity)
 
 
+def test_a_bound_that_cannot_hold_the_rows_is_risky_also_as_drafted(source: str) -> None:
+    plan = changed(changed(Plan.draft(source, protect=["client"]), "client", rows=100), "purchase", rows=9_000)
+    assert "at most 1,000 of about 9,000 rows can be counted" in said(check_plan(plan, source), "risky")
+
+
 def changed(plan: Plan, table: str, **changes: object) -> Plan:
     return replace(plan, tables=tuple(replace(t, **changes) if t.name == table else t for t in plan.tables))
 
@@ -44,7 +49,7 @@ def test_a_draft_is_not_wrong_and_its_guesses_are_named(source: str) -> None:
     assert not said(found, "wrong")
     notes = said(found, "note")
     assert "client: rows is not declared" in notes
-    assert "client.born: its domain is learned" in notes
+    assert "client: learned domains cost budget; declare those you know: born" in notes
     assert "max_degree = 10 is the first guess" in notes
     assert "CHECK constraints and views" in notes
     assert "purchase.client" in said(found, "risky")  # it may be null, and owns

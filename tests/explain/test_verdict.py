@@ -71,8 +71,8 @@ def test_a_table_is_judged_by_its_own_columns(clinic: dict[str, pd.DataFrame], p
     some = (c for c in plan.table["people"].columns if c.name != "sex")
     kept = tuple(replace(c, column=replace(c.column, nullable=False)) for c in some)
     plan = replace(plan, tables=tuple(replace(t, columns=kept) if t.name == "people" else t for t in plan.tables))
-    model = dw.fit(source, plan, epsilon=0.05, delta=1e-6, insecure_seed=1)
-    for said in (plan.explain(epsilon=0.05, delta=1e-6).verdict, verdict(model)):
+    model = dw.fit(source, plan, epsilon=0.02, delta=1e-6, insecure_seed=1)
+    for said in (plan.explain(epsilon=0.02, delta=1e-6).verdict, verdict(model)):
         (people_said,) = (j for j in said.judged if j.name == "people")
         assert people_said.unlearned == ("born",)
         assert people_said.error == 1.0
@@ -152,3 +152,46 @@ def test_what_a_learned_domain_does_not_tell(domain: Bins | Categories, shares: 
     kind = "integer" if isinstance(domain, Bins) else "text"
     column = ColumnPlan(Column("c", Type(kind)), domain)
     assert _missed(column, np.array(shares), is_discovered=True) == pytest.approx(missed)
+
+
+PAID = """
+protect = ["client", "clerk"]
+[tables.client]
+primary_key = ["id"]
+rows = 2000
+[tables.client.columns]
+id = { type = "int64", nullable = false, domain = "key" }
+[tables.clerk]
+primary_key = ["id"]
+rows = 40
+[tables.clerk.columns]
+id = { type = "int64", nullable = false, domain = "key" }
+[tables.paid]
+primary_key = ["id"]
+rows = 9000
+[tables.paid.columns]
+id = { type = "int64", nullable = false, domain = "key" }
+client = { type = "int64", domain = "key" }
+clerk = { type = "int64", domain = "key" }
+day = { type = "date", nullable = false, domain = "learn" }
+[tables.paid.keys.client]
+columns = ["client"]
+references = "client"
+target = ["id"]
+role = "owning"
+max_degree = 10
+[tables.paid.keys.clerk]
+columns = ["clerk"]
+references = "clerk"
+target = ["id"]
+role = "linking"
+max_degree = 10
+"""
+
+
+def test_advice_names_keys_without_room_and_owning_keys_that_may_be_null() -> None:
+    plan = Plan.from_toml(PAID)
+    advice = " ".join(plan.explain(epsilon=0.2, delta=1e-6).verdict.advice)
+    assert "Raise max_degree = 10 of paid.clerk: 40 rows of clerk with 10 each have room for 400 of 9,000" in advice
+    assert "Raise max_degree = 10 of paid.client" not in advice  # 2,000 clients have room for all
+    assert "Say nullable = false of client in paid, if each of its rows has its row of client" in advice

@@ -48,7 +48,7 @@ def test_a_status_of_owned_rows_is_learned_at_epsilon_1(model: dw.Model) -> None
     assert set(status.counts) == {*STATUS} - {"lost"}
     assert set(shop.counts) == {"the only one"}
     assert status.by_unit
-    assert 100 < status.threshold == shop.threshold < 300
+    assert 50 < status.threshold == shop.threshold < 300
     assert shop.counts["the only one"] == pytest.approx(4_000, abs=5 * shop.sigma)
     drawn = model.sample(seed=0)["orders"]["status"].to_pylist()
     for value in status.counts:

@@ -6,19 +6,28 @@ i has a weight :math:`w_i` and touches some protected tables. With :math:`W_t = 
 weights: :math:`\sum_{i \ni t} \rho_i \le \sum_{i \ni t} w_i \rho_t / W_t = \rho_t`. Tasks that touch different tables
 do not compete.
 
-Weights: the plan's shares divide the budget between learned domains, sizes, tables and links. Domains and sizes
-share theirs evenly; tables and links by what each is worth (:mod:`dpweave.budget.priorities`), worked out for
-every protected table among the tasks that touch it. A task that touches several takes the smallest of its parts.
+Weights: the plan's shares divide the budget between learned domains, sizes, tables and links. Sizes share theirs
+evenly; the others by what each is worth (:mod:`dpweave.budget.priorities`), worked out for every protected table among
+the tasks that touch it. A column whose values were not found is worth nothing to tables and links: where the plan
+says nothing of domains, and a tenth would not make learned ones useful, the three share one pot by worth, as far as
+domains need it. A task that touches several protected tables takes the smallest of its parts.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpweave import chosen
-from dpweave.budget.priorities import Priority, popularity_priority, relation_priority, shares, table_priority
+from dpweave.budget.priorities import (
+    Priority,
+    domain_priority,
+    popularity_priority,
+    relation_priority,
+    shares,
+    table_priority,
+)
 from dpweave.budget.tasks import Task, favoured, is_category, serving, tasks, touched
 from dpweave.budget.ways_of_counting import asks_for_siblings, task_way
 from dpweave.errors import BudgetError, PlanError, UsageError
@@ -33,7 +42,7 @@ from dpweave.privacy.accounting import (
     subtract,
 )
 from dpweave.privacy.sensitivity import movement
-from dpweave.schema.domain import View, parse_newcomer
+from dpweave.schema.domain import View, parse_degree, parse_newcomer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,6 +50,9 @@ if TYPE_CHECKING:
     from dpweave.plan.compiled import CompiledPlan
     from dpweave.plan.entries import Shares
     from dpweave.plan.plan import Plan
+
+    Part = tuple[float, float]
+    """What a task gets of a protected table's budget, and what of it is for what rows of one owner have in common."""
 
 
 @dataclass(frozen=True)
@@ -93,13 +105,13 @@ def allocate(plan: Plan, *, epsilon: float, delta: float) -> Allocation:
     rho = rho_of_epsilon(epsilon, delta=subtract(delta, spent_delta))
     left = {t: Fraction(rho) - elsewhere.exact[0].get(t, 0) for t in plan.promise.protected}
     _require_left(left, elsewhere, epsilon=epsilon, delta=subtract(delta, spent_delta))
-    weights = _weights(compiled, plan.shares, todo, tables_of, rho)
+    weights, parts = _divided(compiled, plan.shares, todo, tables_of, rho)
     given = _filled(weights, tables_of, left)
     if any(not share > 0 for share in given.values()):
         raise UsageError(f"epsilon {epsilon:g} is too small to be shared over {len(todo)} tasks")
     most = max((sum(t in tables_of[i] for i in categories) for t in plan.promise.protected), default=0)
     each = round_down(Fraction(for_categories) / most) if most else 0.0
-    return Allocation(rho, delta, spent_delta, given, each, _siblings(compiled, given, tables_of, rho))
+    return Allocation(rho, delta, spent_delta, given, each, _siblings(compiled, given, parts))
 
 
 def _filled(
@@ -148,54 +160,108 @@ def _require_left(left: Mapping[str, Fraction], elsewhere: Cost, *, epsilon: flo
             )
 
 
-def _weights(
+def _divided(
     plan: CompiledPlan, declared: Shares, todo: tuple[Task, ...], tables_of: Mapping[Task, tuple[str, ...]], rho: float
-) -> dict[Task, Fraction]:
-    """Return each task's part of its group's share, the smallest one over the protected tables it touches."""
-    share = {group: float(getattr(declared, group)) for group in dict.fromkeys(i.group for i in todo)}
-    parts: dict[Task, list[Fraction]] = {i: [] for i in todo}
+) -> tuple[dict[Task, Fraction], dict[str, dict[Task, Part]]]:
+    """Return each task's weight, the smallest over the protected tables it touches; and what its part is in each."""
+    weights: dict[Task, list[Fraction]] = {i: [] for i in todo}
+    out = {}
     for t in plan.promise.protected:
-        present = dict.fromkeys(i.group for i in todo if t in tables_of[i])
-        for group in present:
-            members = [i for i in todo if i.group == group and t in tables_of[i]]
-            budget = rho * share[group] / sum(share[g] for g in present)
-            for i, part in zip(members, _parts(plan, group, members, budget), strict=True):
-                parts[i].append(Fraction(share[group]) * Fraction(part))
-    return {i: min(found) for i, found in parts.items()}
+        groups: dict[str, list[Task]] = {}
+        for task in (i for i in todo if t in tables_of[i]):
+            groups.setdefault(task.group, []).append(task)
+        share = {g: chosen.DOMAINS_SHARE if (x := getattr(declared, g)) is None else x for g in groups}
+        rest = rho / sum(share.values())
+        out[t] = _of_pots(plan, [(share[g], members) for g, members in groups.items()], rest)
+        if declared.domains is None and "tables" in groups and any(_is_learned(i) for i in groups.get("domains", ())):
+            out[t] = _as_needed(plan, out[t], _joint(plan, groups, share, rest), rest)
+        for i, (part, _) in out[t].items():
+            weights[i].append(Fraction(part))
+    return {i: min(found) for i, found in weights.items()}, out
 
 
-def _parts(plan: CompiledPlan, group: str, members: Sequence[Task], rho: float) -> list[float]:
-    if group not in ("tables", "links"):
-        return [1 / len(members)] * len(members)
+def _is_learned(task: Task) -> bool:
+    """Whether a task learns where the values of a column lie."""
+    return task.group == "domains" and not parse_degree(task.item)
+
+
+def _of_pots(plan: CompiledPlan, pots: Sequence[tuple[float, list[Task]]], rest: float) -> dict[Task, Part]:
+    """Divide pots of so large shares; ``rest`` is the budget of a share of one."""
+    found: dict[Task, Part] = {}
+    for share, members in pots:
+        parts = _parts(plan, members, rest * share)
+        found |= {i: (share * part, share * own) for i, (part, own) in zip(members, parts, strict=True)}
+    return found
+
+
+def _joint(
+    plan: CompiledPlan, groups: Mapping[str, list[Task]], share: Mapping[str, float], rest: float
+) -> dict[Task, Part]:
+    """Divide domains, columns and links by what each is worth; links get no more than their share."""
+    one = [g for g in ("domains", "tables", "links") if g in groups]
+    alone = [(share[g], groups[g]) for g in groups if g not in one]
+    found = _of_pots(plan, [*alone, (sum(share[g] for g in one), [i for g in one for i in groups[g]])], rest)
+    if "links" not in groups or sum(found[i][0] for i in groups["links"]) <= share["links"]:
+        return found
+    both = (share["domains"] + share["tables"], [*groups["domains"], *groups["tables"]])
+    return _of_pots(plan, [*alone, (share["links"], groups["links"]), both], rest)
+
+
+def _as_needed(
+    plan: CompiledPlan, apart: Mapping[Task, Part], joint: Mapping[Task, Part], rest: float
+) -> dict[Task, Part]:
+    """Go from what groups get apart towards what they get of one pot, as far as learned domains need it to be useful
+    in the mean.
+    """
+    learned = {i: _priority(plan, replace(i, weight=1.0), {}) for i in apart if _is_learned(i)}
+
+    def mixed(x: float) -> dict[Task, Part]:
+        return {i: ((1 - x) * a + x * joint[i][0], (1 - x) * own + x * joint[i][1]) for i, (a, own) in apart.items()}
+
+    def lost(x: float) -> float:
+        found = mixed(x)
+        return sum(p.left(found[i][0] * rest) / p.error for i, p in learned.items()) / len(learned)
+
+    steps = round(1 / chosen.WORTHWHILE)
+    return mixed(next((i for i in range(steps) if lost(i / steps) <= chosen.USEFUL), steps) / steps)
+
+
+def _parts(plan: CompiledPlan, members: Sequence[Task], rho: float) -> list[Part]:
+    """Each task's part of a pot, and what of it is for what rows of one owner have in common."""
+    if all(m.group == "sizes" for m in members):
+        return [(1 / len(members), 0.0)] * len(members)
     siblings = _sibling_parts(plan, members)
-    found = shares([_priority(plan, task) for task in members], rho=rho)
-    return [own + (1 - sum(siblings)) * part for own, part in zip(siblings, found, strict=True)]
+    if any(siblings) and any(m.group != "links" for m in members):  # they have a part of what links alone would get
+        usual = shares([_priority(plan, replace(task, weight=1.0), {}) for task in members], rho=rho)
+        links = sum(part for m, part in zip(members, usual, strict=True) if m.group == "links")
+        siblings = [links * part for part in siblings]
+    found = shares([_priority(plan, task, favoured(plan, task)) for task in members], rho=rho)
+    return [(own + (1 - sum(siblings)) * part, own) for own, part in zip(siblings, found, strict=True)]
 
 
 def _sibling_parts(plan: CompiledPlan, members: Sequence[Task]) -> list[float]:
-    """Return the part of each relation that is for what rows of one owner have in common, even where it is asked."""
+    """The part of the links' budget for what rows of one owner have in common, even where it is asked."""
     relations = [plan.relation.get((m.table, m.item)) if m.group == "links" else None for m in members]
     asking = [relation is not None and asks_for_siblings(plan, relation) for relation in relations]
     return [chosen.FOR_SIBLINGS * a / max(sum(asking), 1) for a in asking]
 
 
 def _siblings(
-    plan: CompiledPlan, given: Mapping[Task, float], tables_of: Mapping[Task, tuple[str, ...]], rho: float
+    plan: CompiledPlan, given: Mapping[Task, float], parts: Mapping[str, Mapping[Task, Part]]
 ) -> dict[Task, float]:
     """What of each share is for siblings: the same part of it as in the column of the table that owns the rows."""
-    out = {}
-    for t in plan.promise.protected:
-        members = [i for i in given if i.group == "links" and t in tables_of[i]]
-        siblings = _sibling_parts(plan, members)
-        parts = _parts(plan, "links", members, rho) if any(siblings) else siblings
-        for i, own, whole in zip(members, siblings, parts, strict=True):
-            if own and plan.promise.root(i.table) == t:
-                out[i] = given[i] * own / whole
-    return out
+    return {
+        i: given[i] * own / whole
+        for t, found in parts.items()
+        for i, (whole, own) in found.items()
+        if own and plan.promise.root(i.table) == t
+    }
 
 
-def _priority(plan: CompiledPlan, task: Task) -> Priority:
-    declared, way = favoured(plan, task), task_way(plan, task)
+def _priority(plan: CompiledPlan, task: Task, declared: Mapping[tuple[str, ...], float]) -> Priority:
+    way = task_way(plan, task)
+    if task.group == "domains":
+        return domain_priority(plan, task.table, task.item, weight=task.weight)
     if task.group == "tables":
         return table_priority(plan, task.table, way=way, weight=task.weight * (1 + sum(declared.values())))
     if key := parse_newcomer(task.item):

@@ -27,18 +27,20 @@ from typing import TYPE_CHECKING
 
 from dpweave import chosen
 from dpweave.budget.tasks import movements
-from dpweave.budget.ways_of_counting import view_units
+from dpweave.budget.ways_of_counting import table_way, view_units
 from dpweave.measure.per_unit.centred_counts import clip_for
 from dpweave.measure.question import Way
 from dpweave.plan.compiled import once
+from dpweave.privacy.sensitivity import weighed
 from dpweave.privacy.window import Units
-from dpweave.schema.domain import View, parse_presence
+from dpweave.schema.domain import View, parse_degree, parse_presence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from dpweave.plan.compiled import CompiledPlan, CompiledTable
     from dpweave.plan.relations import Relation
+    from dpweave.privacy.window import Weighed
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,31 @@ def table_priority(plan: CompiledPlan, name: str, *, way: Way, weight: float) ->
         moved=moved(plan, View.of_table(name, columns), own[:1], way=way),
         rows=table.seen_rows,
     )
+
+
+def domain_priority(plan: CompiledPlan, name: str, item: str, *, weight: float) -> Priority:
+    """Priority of learning where the values of one column lie, of which nothing is known before: without it, all of
+    the column is lost.
+
+    A range is looked for in some :data:`dpweave.chosen.PIECES` cells. A category is found where it stands out beyond
+    doubt. Where owners are counted, a table tells no more than they do.
+    """
+    table, column = plan.table[name], View.of_table(name, () if parse_degree(item) else (item,))
+    most = max(m.l2 for m in movements(plan, column, tuple(n for n, _ in column.columns)).values())
+    rows, cells = table.seen_rows, chosen.GROUPS if parse_degree(item) else chosen.PIECES
+    if not parse_degree(item) and table.planned.column[item].column.type.kind == "text":
+        of = _weighed(plan, name)
+        most, cells = chosen.BEYOND_DOUBT * max(of.l2.values()) / of.length, chosen.UNKNOWN_CATEGORIES
+        rows = min(rows, table.seen_units) if of.by_unit else rows
+    elif not parse_degree(item) and table_way(table) is Way.CENTRED:
+        most = min(most, many(table))
+    return Priority.of(weight=weight, marginals=1, cells=cells, moved=most, rows=rows)
+
+
+@once
+def _weighed(plan: CompiledPlan, name: str) -> Weighed:
+    """What one unit moves where categories of a table are learned."""
+    return weighed(plan.promise, name)
 
 
 def relation_priority(

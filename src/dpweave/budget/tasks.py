@@ -59,8 +59,14 @@ def tasks(plan: CompiledPlan) -> tuple[Task, ...]:
         table = plan.table[name]
         planned = table.planned
         if planned.external is None:  # else its domains are those of the external rows
-            out += [Task("domains", name, c.name) for c in planned.columns if isinstance(c.domain, Learn)]
-        out += [Task("domains", name, key.degree) for key in table.counted_keys if not key.is_single]
+            out += [
+                Task("domains", name, c.name, weight=planned.weight)
+                for c in planned.columns
+                if isinstance(c.domain, Learn)
+            ]
+        out += [
+            Task("domains", name, key.degree, weight=planned.weight) for key in table.counted_keys if not key.is_single
+        ]
         if planned.public_rows is None:
             out.append(Task("sizes", name))
         if table.repeating_key:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from dpweave.cli.outputs import without_password
-from dpweave.cli.screen import say
+from dpweave.cli.screen import NO_TYPES, say
 from dpweave.engines.staging import write_text
 from dpweave.errors import UsageError
 from dpweave.schema.domain import Learn
@@ -66,10 +66,7 @@ def first_look(plan: Plan, e: Explanation, source: str, path: Path, *, untyped: 
     words = {w: sum(j.word == w for j in e.verdict.judged) for w in ("useful", "coarse", "noise only")}
     predicted = ", ".join(f"{n} {w}" for w, n in words.items() if n)
     factor = f"{math.exp(min(e.epsilon, 700)):,.3g}"
-    lost = (
-        "The files say no types, so all is taken for text: numbers and dates will be lost. The plan can declare types."
-    )
-    texts = [lost] if untyped & set(plan.promise.private) else []
+    texts = [NO_TYPES] if untyped & set(plan.promise.private) else []
     found = (
         f"Drafted from the catalogue of {source}; no row was read.",
         *texts,

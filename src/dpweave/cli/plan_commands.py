@@ -59,7 +59,7 @@ def draft(
     Reads the catalogue and never a row. The plan says who is protected, how many rows one unit may own, and which
     values each column can take. All of it is public.
     """
-    from dpweave.explain.draft_notes import draft_text, not_copied
+    from dpweave.explain.draft_notes import draft_text, not_copied, untyped
 
     require_free_file(out, force=force)
     plan, text = draft_text(
@@ -84,7 +84,7 @@ def draft(
             }
         )
     else:
-        say(after_draft(plan, out, left_out=left_out), quiet=quiet)
+        say(after_draft(plan, out, left_out=left_out, untyped=untyped(source, schema=schema)), quiet=quiet)
 
 
 @app.command()

@@ -49,8 +49,16 @@ def say_json(content: object) -> None:
     typer.echo(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False, default=str))
 
 
-def after_draft(plan: Plan, out: Path, *, left_out: tuple[str, ...] = ()) -> str:
-    """Return what to say once a draft is written: who is protected, what is not modelled, what comes next."""
+NO_TYPES = (
+    "The files say no types, so all is taken for text: numbers and dates will be lost. The plan can declare types."
+)
+
+
+def after_draft(plan: Plan, out: Path, *, left_out: tuple[str, ...] = (), untyped: frozenset[str] = frozenset()) -> str:
+    """Return what to say once a draft is written: who is protected, what is not modelled, what comes next.
+
+    ``untyped`` are the tables whose columns have no type in the source.
+    """
     from dpweave.explain.draft_notes import said_of_left_out, said_of_second_owner
     from dpweave.plan.drafting import looks_like_a_key
     from dpweave.schema.domain import Learn, Opaque
@@ -82,6 +90,8 @@ def after_draft(plan: Plan, out: Path, *, left_out: tuple[str, ...] = ()) -> str
         )
     if left_out:
         lines.append(said_of_left_out(left_out))
+    if untyped & set(plan.promise.private):
+        lines.append(NO_TYPES)
     if learned:
         lines.append(f"{len(learned)} domains are to be learned under the budget; declare those you know.")
     lines.append(f"Next: edit it, then dpweave explain {out} --epsilon 1")

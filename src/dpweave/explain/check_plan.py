@@ -111,9 +111,6 @@ def _bound(plan: Plan, planned: TablePlan, key: KeyPlan, where: str) -> Iterable
             yield Finding(
                 "risky", where, f"max_degree = {bound:,}, but the key is unique: 1 hides nothing and costs less"
             )
-    elif bound == chosen.DEFAULT_DEGREE:
-        text = f"max_degree = {bound} is the first guess of a draft; set what most rows keep, from what you know"
-        yield Finding("note", where, text)
     elif (
         planned.rows and (owners := plan.table[key.key.target].rows) and key.role != "attribute"
     ) and bound * owners < planned.rows:
@@ -122,11 +119,18 @@ def _bound(plan: Plan, planned: TablePlan, key: KeyPlan, where: str) -> Iterable
             f" {key.key.target} have {bound:,} each; raise max_degree"
         )
         yield Finding("risky", where, text)
+    elif bound == chosen.DEFAULT_DEGREE:
+        text = f"max_degree = {bound} is the first guess of a draft; set what most rows keep, from what you know"
+        yield Finding("note", where, text)
 
 
 def _columns(plan: Plan, planned: TablePlan, real: Table) -> Iterable[Finding]:
     if planned.name in plan.public:
         return
+    learned = [c.name for c in planned.columns if isinstance(c.domain, Learn)]
+    if learned:
+        text = f"learned domains cost budget; declare those you know: {', '.join(learned)}"
+        yield Finding("note", planned.name, text)
     for column in planned.columns:
         have = real.column.get(column.name)
         where = f"{planned.name}.{column.name}"
@@ -147,7 +151,5 @@ def _columns(plan: Plan, planned: TablePlan, real: Table) -> Iterable[Finding]:
                 require_faker([(where, column.placeholder, column.locale or plan.locale)])
             except UsageError as error:
                 yield Finding("wrong", where, str(error))
-        if isinstance(column.domain, Learn):
-            yield Finding("note", where, "its domain is learned, which costs budget; declare it if you know it")
         if isinstance(column.domain, Opaque) and looks_like_a_key(column.column):
             yield Finding("note", where, "it looks like a key and is made up; if it leads to a table, declare a key")

@@ -72,8 +72,10 @@ BEFORE = {
     "k": ("Relations are learned from marginals of so many columns, counted over both sides.",),
     "budget": (
         (
-            "Shares of the budget, relative to each other: learned domains, numbers of rows, columns of tables, links"
-            " between them. delta_domains is the part of delta for learned categories."
+            "Shares of the budget, relative to each other: numbers of rows, columns of tables, links between them."
+            " Learned domains get a tenth, and of the last two what they need to be useful; domains = 0.1 holds them to"
+            " it."
+            " delta_domains is the part of delta for learned categories."
         ),
     ),
 }

@@ -26,7 +26,7 @@ from dpweave.schema.domain import Bins, Categories, to_axis
 from dpweave.tables.owned_row_counts import Rows, with_declared
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from dpweave.arrays import FloatArray
     from dpweave.budget.allocation import Allocation
@@ -52,7 +52,8 @@ def predicted(plan: Plan, allocation: Allocation, judged: Sequence[Judged], *, e
 
     Advice names an epsilon that is ``enough``.
     """
-    return _verdict(plan, judged, _pairs_lost(plan, allocation), epsilon=enough)
+    declared = {t.name: float(t.rows) for t in plan.tables if t.rows is not None}
+    return _verdict(plan, judged, _pairs_lost(plan, allocation), epsilon=enough, rows=declared)
 
 
 def enough_epsilon(
@@ -135,7 +136,7 @@ def _to_be_missed(item: Learned, rows: float, *, owners: float) -> float:
 def found(model: Model, noise: Mapping[tuple[str, str], float]) -> Verdict:
     """What copies of a model are worth. ``noise`` is that of the released counts of each table's columns."""
     tables = [_found_table(model, name, noise) for name in model.plan.promise.private]
-    return _verdict(model.plan, tables, _links_lost(model), hidden=_hidden(model))
+    return _verdict(model.plan, tables, _links_lost(model), hidden=_hidden(model), rows=model.sizes)
 
 
 def _links_lost(model: Model) -> dict[tuple[str, str], float]:
@@ -239,6 +240,7 @@ def _verdict(
     *,
     epsilon: float | None = None,
     hidden: Mapping[tuple[str, str], float] | None = None,
+    rows: Mapping[str, float] | None = None,
 ) -> Verdict:
     by_name = {j.name: j for j in tables}
     # Of links that are wired at random, pairs of columns show nothing but that.
@@ -246,7 +248,7 @@ def _verdict(
         _relation(r, links.get((r.table, r.key), WORST), by_name) for r in plan.compile().relations if all(r.varying)
     ]
     judged = (*tables, *crossed)
-    return Verdict(judged, tuple(_advice(plan, tables, judged, epsilon, hidden or {})))
+    return Verdict(judged, tuple(_advice(plan, tables, judged, epsilon, hidden or {}, rows or {})))
 
 
 def _relation(relation: Relation, lost: float, tables: Mapping[str, Judged]) -> Judged:
@@ -255,6 +257,39 @@ def _relation(relation: Relation, lost: float, tables: Mapping[str, Judged]) -> 
     sides = [tables[t].error for t in (relation.table, target) if t in tables]
     error = min(lost + max(sides, default=0.0), 1.0)
     return Judged("relation", f"{relation.table}.{relation.key} → {target}", word(error), error)
+
+
+def _bare(plan: Plan, tables: Sequence[Judged]) -> Iterable[tuple[float, str]]:
+    """Owning keys that may be null, above tables that are not useful: noise there hides all that a unit may own."""
+    lost = [j.name for j in tables if j.error > chosen.USEFUL]
+    for table, name in plan.promise.owning.items():
+        key = plan.database[table].key[name]
+        below = [n for n in lost if (table, name) in plan.promise.chain(n)]
+        if below and plan.database[table].is_nullable(key):
+            text = (
+                f"Say nullable = false of {' and '.join(key.columns)} in {table}, if each of its rows has its row of"
+                f" {key.target}: then no row of a copy is without, and noise in {', '.join(below)} is usually less."
+            )
+            yield float(sum(len(plan.table[n].columns) for n in below)), text
+
+
+def _without_room(
+    plan: Plan, rows: Mapping[str, float], *, but: Collection[tuple[str, str]]
+) -> Iterable[tuple[float, str]]:
+    """Keys whose bounds leave many rows no place: those that link come out as nulls, and others are not counted."""
+    for table in (plan.table[n] for n in plan.promise.private if n in rows):
+        for planned in table.keys:
+            key, bound = planned.key, planned.max_degree
+            if bound is None or key.target not in rows or (table.name, key.name) in but:
+                continue
+            room, wanted = bound * rows[key.target], rows[table.name]
+            if 1 - room / max(wanted, 1.0) > chosen.COARSE and (planned.degree_cap or math.inf) > bound:
+                lost = "Most others lead nowhere in a copy" if planned.role == "linking" else "Others are not counted"
+                text = (
+                    f"Raise max_degree = {bound:,} of {table.name}.{key.name}: {rows[key.target]:,.0f} rows of"
+                    f" {key.target} with {bound:,} each have room for {room:,.0f} of {wanted:,.0f} rows. {lost}."
+                )
+                yield (1 - room / wanted) * (len(table.columns) + 1), text
 
 
 def _shared(plan: Plan, tables: Sequence[Judged]) -> Iterable[tuple[float, str]]:
@@ -278,6 +313,7 @@ def _advice(
     judged: Sequence[Judged],
     epsilon: float | None,
     hidden: Mapping[tuple[str, str], float],
+    rows: Mapping[str, float],
 ) -> Iterable[str]:
     """What to change first: by how many columns each change would help."""
     found: list[tuple[float, str]] = []
@@ -293,6 +329,8 @@ def _advice(
                 " are like is guessed from the others."
             )
             found.append((share * len(plan.table[table].columns), text))
+    found += _without_room(plan, rows, but=hidden)
+    found += _bare(plan, tables)
     found += _shared(plan, tables)
     lost = [j for j in judged if j.error > chosen.USEFUL]
     if lost:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -93,7 +93,7 @@ class DeclaredPlan:
             "public": list(self.public),
             **({"views": list(self.views)} if self.views else {}),
             **({"locale": self.locale} if self.locale != DEFAULT_LOCALE else {}),
-            "budget": {f.name: getattr(self.shares, f.name) for f in fields(self.shares)},
+            "budget": {k: v for k, v in asdict(self.shares).items() if v is not None},
             "tables": {t.name: table_to_dict(t) for t in self.tables},
             **({"constraints": [constraint_to_dict(c) for c in self.constraints]} if self.constraints else {}),
             **({"workloads": [workload_to_dict(w) for w in self.workloads]} if self.workloads else {}),

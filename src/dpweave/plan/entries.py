@@ -238,7 +238,8 @@ class TablePlan:
 class Shares:
     """Relative shares of the budget. A share for which there is nothing to do goes to the others."""
 
-    domains: float = chosen.DOMAINS_SHARE
+    domains: float | None = None
+    """None: a tenth, or of what is for tables and links as much as learned domains need to be useful."""
     sizes: float = chosen.COUNTING
     tables: float = chosen.TABLES_SHARE
     links: float = round(1 - chosen.DOMAINS_SHARE - chosen.COUNTING - chosen.TABLES_SHARE, 9)
@@ -247,7 +248,8 @@ class Shares:
 
     def __post_init__(self) -> None:
         for f in fields(self):
-            require_weight(f"the budget share {f.name}", getattr(self, f.name))
+            if f.name != "domains" or self.domains is not None:
+                require_weight(f"the budget share {f.name}", getattr(self, f.name))
         if not self.delta_domains < 1:
             raise PlanError(f"the budget share delta_domains must be below 1, not {self.delta_domains}")
 

@@ -30,7 +30,7 @@ from dpweave.privacy.window import NoisyMarginal
 from dpweave.schema.codec import Codec
 from dpweave.schema.database import Column, Type
 from dpweave.schema.domain import Bins, Learn, to_axis
-from dpweave.tables.domains.learned_ranges import Look, body, learn_bins, rows_needed
+from dpweave.tables.domains.learned_ranges import Look, body, learn_bins, rows_needed, seldom_crossed
 
 INTEGER, FLOAT, DATE, STAMP = Type("integer"), Type("float"), Type("date"), Type("timestamp")
 MONEY, TIME = Type("decimal", precision=12, scale=2), Type("time")
@@ -300,6 +300,21 @@ def database(path, *, units, per_unit, seed=0):
 
 def _days(axis):
     return pd.to_datetime("1970-01-01") + pd.to_timedelta(axis, unit="D")
+
+
+def test_amounts_are_not_negative_for_a_little_noise_and_negative_ones_stay():
+    """Beside rows from 0 to 256, a cell of as many negative numbers: one noise of rows is no sign of them, 3 are."""
+    for negative, first in ((100.0, 1), (300.0, 0)):
+        look = Look((-256.0, 0.0, 16.0, 256.0), np.array([negative, 900.0, 1100.0]), 100.0, seldom_crossed=(0.0,))
+        assert body(look) == (first, 2)
+    spread = Look((-256.0, 0.0, 256.0, 512.0), np.array([900.0, 1100.0, 60.0]), 100.0, seldom_crossed=(0.0,))
+    assert body(spread) == (0, 2)  # rows on both sides: nothing is crossed
+
+
+def test_few_orders_are_of_the_years_after_2040():
+    assert seldom_crossed(Type("date")) == tuple(to_axis(Type("date"), date(y, 1, 1)) for y in (1900, 2040))
+    assert seldom_crossed(Type("time")) == ()
+    assert seldom_crossed(Type("float")) == (0.0,)
 
 
 @pytest.mark.parametrize(("units", "bound"), [(20_000, 1), (6000, 10), (3000, 50)])

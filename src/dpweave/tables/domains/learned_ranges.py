@@ -64,6 +64,8 @@ class Look:
     agree with it, and the noise of that look.
     """
     before: float = 0.0
+    seldom_crossed: tuple[float, ...] = ()
+    """Points of which rows of one column seldom lie on both sides."""
 
     @property
     def total(self) -> float:
@@ -77,7 +79,8 @@ class Look:
 
     def between(self, first: int, last: int) -> Look:
         """Only the cells from ``first`` to ``last``."""
-        return Look(self.points[first : last + 2], self.counts[first : last + 1], self.sigma)
+        counts = self.counts[first : last + 1]
+        return Look(self.points[first : last + 2], counts, self.sigma, seldom_crossed=self.seldom_crossed)
 
     def stands_out_beside(self, other: Look) -> bool:
         """Whether a cell stands out that lies wholly outside another look."""
@@ -122,7 +125,8 @@ def learn_bins(kind: Type, learn: Learn, measure: Measure, *, rho: float) -> Bin
         bins = bins_at(kind, points)
         noisy = measure(bins, share)
         edges = tuple(to_axis(kind, e) for e in bins.edges)
-        return Look(edges, noisy.counts[: bins.cells].astype(np.float64), noisy.sigma)
+        counts = noisy.counts[: bins.cells].astype(np.float64)
+        return Look(edges, counts, noisy.sigma, seldom_crossed=seldom_crossed(kind))
 
     if learn.low is not None and learn.high is not None:
         declared = even_bins(kind, learn.low, learn.high, chosen.FINE_CELLS)
@@ -161,7 +165,9 @@ def body(look: Look) -> tuple[int, int] | None:
     """First and last cell that holds rows; None where no stretch of cells stands out beyond doubt.
 
     It begins with the stretch that stands out most, less ends that show no rows of their own. A cell
-    beside it belongs to it if there are signs of rows, one further away if it stands out itself.
+    beside it belongs to it if there are signs of rows, one further away if it stands out itself. Across zero, or in a
+    time of which few tables tell, signs must be surer: an amount that became negative, or an order of the year 2090,
+    is worse than a few rows that come out as zero.
     """
     counts, cells = look.counts, len(look.counts)
     running = np.concatenate([[0.0], np.cumsum(counts)])
@@ -188,6 +194,10 @@ def _belongs(look: Look, first: int, last: int) -> BoolArray:
     least = np.finfo(np.float64).tiny  # numbers of hundreds of digits lie closer together than floats
     doublings = np.log2(np.maximum(np.diff(points), least)) - math.log2(max(points[last + 1] - points[first], least))
     signs, most = chosen.SIGN * np.maximum(doublings, 1), float(doubt(len(places)))
+    for point in look.seldom_crossed:
+        below, above = points[first] < point, point < points[last + 1]
+        across = (points[1:] <= point) if not below else (points[:-1] >= point) if not above else np.zeros(1, bool)
+        signs = np.where(across, np.maximum(signs, chosen.SURE), signs)
     beside = np.clip(signs, min(chosen.UNNOTICED * look.total / look.sigma, chosen.SIGNIFICANT), most)
     far = np.maximum(first - places, places - last)
     need = np.where(far == 1, beside, np.clip(signs, most, chosen.BEYOND_DOUBT))
@@ -202,6 +212,23 @@ def known_points(kind: Type, learn: Learn) -> list[float]:
 def far_points(kind: Type, learn: Learn) -> list[float]:
     """Return the edges of the first look, some of those: a dozen cells."""
     return _points(kind, learn, years=FAR_YEARS, hours=3, powers=FAR_POWERS, below=FAR_BELOW, whole=1)
+
+
+def seldom_crossed(kind: Type) -> tuple[float, ...]:
+    """Return points of which rows of one column seldom lie on both sides: zero, and the ends of the years that most
+    tables tell of, which the first look tells apart most finely.
+    """
+    fine = [(a, b) for a, b in pairwise(FAR_YEARS) if b - a == min(d - c for c, d in pairwise(FAR_YEARS))]
+    usual = fine[0][0], fine[-1][1]
+    match kind.kind:
+        case "date":
+            return tuple(to_axis(kind, date(y, 1, 1)) for y in usual)
+        case "timestamp":
+            return tuple(to_axis(kind, datetime(y, 1, 1)) for y in usual)
+        case "time":
+            return ()
+        case _:
+            return (0.0,)
 
 
 def _points(
@@ -432,11 +459,11 @@ def remarks(plan: Plan) -> tuple[str, ...]:
     if unknown:
         said.append(
             f"ranges that were not learned, because noise hides the rows: {unknown}; where in it values of a copy lie"
-            " means nothing, so declare low and high, or a larger share for domains"
+            " means nothing, so declare low and high, or spend more"
         )
     if coarse:
         said.append(
             f"ranges that are coarse, because noise hides many rows: {coarse}; they may be too wide, or leave out more"
-            " than a tenth of the rows, so declare low and high, or a larger share for domains"
+            " than a tenth of the rows, so declare low and high, or spend more"
         )
     return tuple(said)
