@@ -14,6 +14,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -58,7 +59,10 @@ def tried(package: Path, *, python: str, resolution: str, folder: Path) -> dict[
     run("uv", "venv", "--quiet", "--python", python, place, cwd=folder)
     binaries = place / "bin"
     target = ("uv", "pip", "install", "--quiet", "--python", binaries / "python", "--resolution", resolution)
-    run(*target, package, cwd=folder)
+    # Named here, dependencies are direct ones for every uv; of a package alone some take the newest all the same.
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = project["dependencies"]
+    run(*target, package, *named, cwd=folder)
     size = sum(p.stat().st_size for p in place.rglob("*") if p.is_file() and not p.is_symlink())
     work = place / "work"
     work.mkdir()
@@ -68,7 +72,8 @@ def tried(package: Path, *, python: str, resolution: str, folder: Path) -> dict[
         assert "Usage: dpweave" in run(binaries / "dpweave", "--help", cwd=work)
         times.append(spent_by_children() - began)
     demo = json.loads(run(binaries / "dpweave", "demo", "--json", cwd=work))
-    run(*target, f"{package}[{EXTRAS}]", cwd=folder)
+    more = [d for extra in EXTRAS.split(",") for d in project["optional-dependencies"][extra]]
+    run(*target, f"{package}[{EXTRAS}]", *named, *more, cwd=folder)
     made = json.loads(run(binaries / "python", "-c", TRIED, next(work.rglob("*.dpw")), cwd=work))
     assert made["rows"] > 100
     assert str(place) in made["path"]
