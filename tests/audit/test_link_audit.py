@@ -87,9 +87,10 @@ class Reading:
             self._opened[key] = self._open(frames)
         return nullcontext(self._opened[key])
 
-    def _curator(self, source: Any, promise: Any, *, ledger: Any, noise: Any) -> Curator:
-        assert noise is None  # nobody asked for an insecure seed
-        made = Curator(source, promise, ledger=ledger, noise=self.noise)
+    def _curator(self, source: Any, promise: Any, *, ledger: Any, noise: Any, salt: str, kept: Any) -> Curator:
+        assert isinstance(noise, SecureNoise)  # nobody asked for an insecure seed
+        assert kept is None  # nor for a ledger, beside which answers would be kept
+        made = Curator(source, promise, ledger=ledger, noise=self.noise, salt=salt)
         first = self._read.setdefault(id(source), made)
         if first is not made:
             made._bounding, made._counts, made._movement = first._bounding, first._counts, first._movement
