@@ -6,6 +6,7 @@ import datetime as dt
 import decimal
 import itertools
 import shutil
+import sys
 import tempfile
 import uuid
 import warnings
@@ -85,8 +86,9 @@ def spark() -> Iterator[Any]:
     if shutil.which("java") is None:
         pytest.skip("Spark needs a Java runtime")
     warehouse = tempfile.mkdtemp(prefix="dpw")
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
         warnings.simplefilter("ignore")
+        patch.setenv("PYSPARK_PYTHON", sys.executable)  # executors need dpweave, too
         from pyspark.sql import SparkSession
 
         session = (

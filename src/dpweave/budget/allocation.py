@@ -170,6 +170,8 @@ def _divided(
         groups: dict[str, list[Task]] = {}
         for task in (i for i in todo if t in tables_of[i]):
             groups.setdefault(task.group, []).append(task)
+        if not groups:
+            continue
         share = {g: chosen.DOMAINS_SHARE if (x := getattr(declared, g)) is None else x for g in groups}
         rest = rho / sum(share.values())
         out[t] = _of_pots(plan, [(share[g], members) for g, members in groups.items()], rest)
@@ -219,8 +221,8 @@ def _as_needed(
         return {i: ((1 - x) * a + x * joint[i][0], (1 - x) * own + x * joint[i][1]) for i, (a, own) in apart.items()}
 
     def lost(x: float) -> float:
-        found = mixed(x)
-        return sum(p.left(found[i][0] * rest) / p.error for i, p in learned.items()) / len(learned)
+        rho = {i: ((1 - x) * apart[i][0] + x * joint[i][0]) * rest for i in learned}
+        return sum(p.left(rho[i]) / p.error for i, p in learned.items()) / len(learned)
 
     steps = round(1 / chosen.WORTHWHILE)
     return mixed(next((i for i in range(steps) if lost(i / steps) <= chosen.USEFUL), steps) / steps)
@@ -231,11 +233,17 @@ def _parts(plan: CompiledPlan, members: Sequence[Task], rho: float) -> list[Part
     if all(m.group == "sizes" for m in members):
         return [(1 / len(members), 0.0)] * len(members)
     siblings = _sibling_parts(plan, members)
+    favours = [favoured(plan, task) for task in members]
+    each = [_priority(plan, task, favour) for task, favour in zip(members, favours, strict=True)]
+    found = shares(each, rho=rho)
     if any(siblings) and any(m.group != "links" for m in members):  # they have a part of what links alone would get
-        usual = shares([_priority(plan, replace(task, weight=1.0), {}) for task in members], rho=rho)
+        even = [
+            own if task.weight == 1.0 and not favour else _priority(plan, replace(task, weight=1.0), {})
+            for own, task, favour in zip(each, members, favours, strict=True)
+        ]
+        usual = found if even == each else shares(even, rho=rho)
         links = sum(part for m, part in zip(members, usual, strict=True) if m.group == "links")
         siblings = [links * part for part in siblings]
-    found = shares([_priority(plan, task, favoured(plan, task)) for task in members], rho=rho)
     return [(own + (1 - sum(siblings)) * part, own) for own, part in zip(siblings, found, strict=True)]
 
 

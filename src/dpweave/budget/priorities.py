@@ -25,6 +25,8 @@ from functools import reduce
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from dpweave import chosen
 from dpweave.budget.tasks import movements
 from dpweave.budget.ways_of_counting import table_way, view_units
@@ -38,6 +40,7 @@ from dpweave.schema.domain import View, parse_degree, parse_presence
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from dpweave.arrays import FloatArray
     from dpweave.plan.compiled import CompiledPlan, CompiledTable
     from dpweave.plan.relations import Relation
     from dpweave.privacy.window import Weighed
@@ -71,16 +74,10 @@ class Priority:
         """Weighted error that is left for ``rho``."""
         return self.weight * self.error / math.sqrt(1 + rho / self.halfway)
 
-    def bought(self, slope: float) -> float:
-        """How much to spend so that a little more would lower the error by ``slope`` per unit of rho."""
-        own = self.halfway * max(math.pow(self.weight * self.error / (2 * slope * self.halfway), 2 / 3) - 1.0, 0.0)
-        return own if self.beside is None else own + self.beside.bought(slope)
-
     @property
-    def steepest(self) -> float:
-        """How much the first of rho lowers the error, per unit."""
-        own = self.weight * self.error / (2 * self.halfway)
-        return own if self.beside is None else max(own, self.beside.steepest)
+    def parts(self) -> tuple[Priority, ...]:
+        """It and those beside it, each by itself."""
+        return (self, *(() if self.beside is None else self.beside.parts))
 
 
 def shares(priorities: Sequence[Priority], *, rho: float) -> list[float]:
@@ -93,16 +90,26 @@ def shares(priorities: Sequence[Priority], *, rho: float) -> list[float]:
     >>> [round(s, 2) for s in shares([few, many], rho=1.0)]  # as 1 to 8^(2/3) = 4, but for the least part
     [0.28, 0.72]
     """
-    steepest = max(w.steepest for w in priorities)
-    low, high = math.log(steepest) - 1.0, math.log(steepest)
-    while sum(w.bought(math.exp(low)) for w in priorities) < rho:
+    each = [(i, part) for i, whole in enumerate(priorities) for part in whole.parts]
+    whose = np.array([i for i, _ in each])
+    halfway = np.array([part.halfway for _, part in each])
+    steep = np.array([part.weight * part.error for _, part in each]) / (2 * halfway)
+
+    def bought(log_slope: float) -> FloatArray:
+        """What each part gets so that a little more would lower its error by so much per unit of rho."""
+        with np.errstate(over="ignore"):  # more than there is, whatever it is
+            return np.asarray(halfway * np.maximum((steep / math.exp(log_slope)) ** (2 / 3) - 1.0, 0.0))
+
+    high = math.log(float(steep.max()))
+    low = high - 1.0
+    while bought(low).sum() < rho:
         low -= 4.0
     for _ in range(100):
         middle, ends = (low + high) / 2, (low, high)
-        low, high = (middle, high) if sum(w.bought(math.exp(middle)) for w in priorities) > rho else (low, middle)
+        low, high = (middle, high) if bought(middle).sum() > rho else (low, middle)
         if middle in ends:  # no number lies between them
             break
-    found = [w.bought(math.exp(low)) for w in priorities]
+    found = np.bincount(whose, bought(low), minlength=len(priorities)).tolist()
     total = sum(found)
     return [chosen.LEAST_PART / len(priorities) + (1 - chosen.LEAST_PART) * x / total for x in found]
 
@@ -122,6 +129,7 @@ def table_priority(plan: CompiledPlan, name: str, *, way: Way, weight: float) ->
     )
 
 
+@once
 def domain_priority(plan: CompiledPlan, name: str, item: str, *, weight: float) -> Priority:
     """Priority of learning where the values of one column lie, of which nothing is known before: without it, all of
     the column is lost.
@@ -129,14 +137,15 @@ def domain_priority(plan: CompiledPlan, name: str, item: str, *, weight: float) 
     A range is looked for in some :data:`dpweave.chosen.PIECES` cells. A category is found where it stands out beyond
     doubt. Where owners are counted, a table tells no more than they do.
     """
-    table, column = plan.table[name], View.of_table(name, () if parse_degree(item) else (item,))
+    table, is_degree = plan.table[name], parse_degree(item) is not None
+    column = View.of_table(name, () if is_degree else (item,))
     most = max(m.l2 for m in movements(plan, column, tuple(n for n, _ in column.columns)).values())
-    rows, cells = table.seen_rows, chosen.GROUPS if parse_degree(item) else chosen.PIECES
-    if not parse_degree(item) and table.planned.column[item].column.type.kind == "text":
+    rows, cells = table.seen_rows, chosen.GROUPS if is_degree else chosen.PIECES
+    if not is_degree and table.planned.column[item].column.type.kind == "text":
         of = _weighed(plan, name)
         most, cells = chosen.BEYOND_DOUBT * max(of.l2.values()) / of.length, chosen.UNKNOWN_CATEGORIES
         rows = min(rows, table.seen_units) if of.by_unit else rows
-    elif not parse_degree(item) and table_way(table) is Way.CENTRED:
+    elif not is_degree and table_way(table) is Way.CENTRED:
         most = min(most, many(table))
     return Priority.of(weight=weight, marginals=1, cells=cells, moved=most, rows=rows)
 

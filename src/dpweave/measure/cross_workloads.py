@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,7 @@ class Workload:
         if len(set(self.columns)) != len(self.columns):
             raise UsageError(f"workload {self.left} × {self.right} names a column twice")
 
-    @property
+    @cached_property
     def columns(self) -> Columns:
         """The clique of the window that this workload is."""
         return self.left + self.right
