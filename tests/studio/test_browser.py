@@ -348,7 +348,7 @@ def test_a_fit_can_be_cancelled_and_gone_on_with(browser, tmp_path, monkeypatch)
         person.go("run")
         person.click('[data-at="fit"]')
         person.click("#dialog-buttons .main")
-        browser.execute_script("window.cancel = document.querySelector('[data-at=cancel]')")
+        person.wait("(window.cancel = document.querySelector('[data-at=cancel]')) !== null")
         person.wait("/learn|measure|fit table/.test(document.querySelector('#run-body label')?.innerText ?? '')")
         assert browser.execute_script("return window.cancel.isConnected")  # else a press may miss its release
         person.click('[data-at="cancel"]')
