@@ -424,7 +424,7 @@ def _maximise(stage: Stage, variance: Mapping[Workload, PriorVariance]) -> LinkF
         p, mass = spread(place.stacked(deviations))
         off = stage.links * (times * operator.histogram(p) + unseen) - target
         pull = operator.laid_out(times * precision * off * stage.links)
-        mean = (p * pull).sum(axis=axis, keepdims=True) / mass
+        mean = (p * pull).sum(axis=axis, keepdims=True) / np.maximum(mass, 1e-300)  # none where θ left nothing
         pull -= mean
         pull *= p
         slope = operator.histogram(pull)

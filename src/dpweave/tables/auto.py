@@ -32,7 +32,7 @@ def choose(shape: Mapping[str, int], rho: float, rows_hint: float | None, l2: fl
     ``rows_hint`` is a declared or noisily measured number of rows, if there is one. A pair is worth measuring when its
     expected noise stays below the rows it describes.
 
-    >>> choose({"sex": 2, "age": 7, "job": 21}, 0.03, 6000.0, 1.0)
+    >>> choose({"sex": 2, "age": 7, "job": 21}, 0.03, 60_000.0, 1.0)
     ('aim', 'aim, because 3 columns are few enough to choose marginals round by round.')
     """
     sizes = sorted(size for size in shape.values() if size > 1)
