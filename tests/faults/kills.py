@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 EPSILON, DELTA, SEED = 3.0, 1e-5, 5
-SHORT, FOREIGN = 9, 17
-"""How a process ends that has said that memory is not enough, and with an error that is not ours."""
+SHORT, FOREIGN, SPEECHLESS = 9, 17, 18
+"""How a process ends that has said that memory is not enough, with an error that is not ours, and with one for which
+Python itself has no memory left to say what it is.
+"""
 
 
 def fit(folder: Path) -> None:
@@ -76,8 +78,8 @@ def short_of_room(folder: Path, most: int) -> bool:
 def short_of_memory(do: Callable[[Path], object], folder: Path, more: int) -> bool:
     """Let a process do something that may take so many bytes more than it has; say whether it got to its end.
 
-    What it says if it does not must be ours. A library that was not written in Python may die of it: that is a death
-    like others.
+    What it says if it does not must be ours. A library that was not written in Python may die of it, and Python itself
+    may have no memory left to say anything: that is a death like others.
     """
     sys.stdout.flush()
     if (child := os.fork()) == 0:
@@ -94,7 +96,9 @@ def short_of_memory(do: Callable[[Path], object], folder: Path, more: int) -> bo
             if code == FOREIGN:
                 traceback.print_exc()
         except BaseException:
+            code = SPEECHLESS
             traceback.print_exc()
+            code = FOREIGN
         finally:
             os._exit(code)
     _, status = os.waitpid(child, 0)
